@@ -1,0 +1,1 @@
+"""Sample-efficient reinforcement learning whose value estimates can be trusted."""

@@ -1,0 +1,1 @@
+"""Agents: how an algorithm learns from batches. They know no environment, loop or logger."""

@@ -1,0 +1,132 @@
+"""Soft actor-critic with an ensemble of critics; with a learned penalty it is GPL-SAC (Algorithm 1)."""
+
+import copy
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pessimism.nn.actor import SquashedGaussianActor
+from pessimism.nn.critic import EnsembleCritic
+from pessimism.ops import Adam, compiled, polyak_
+from pessimism.strategies import Pessimism
+from pessimism.types import Batch, Metrics
+from pessimism.values import squared_td_loss
+
+
+class CriticStep(NamedTuple):
+    """What one critic update leaves behind for the steps after the loop."""
+
+    loss: Tensor  # scalar
+    values: Tensor  # [N, B, K]: predictions before the optimizer step
+    next_values: Tensor  # [N, B, K]: the target critics' estimates
+
+
+class SACAgent(nn.Module):
+    """Soft actor-critic. How the critics' disagreement is used is the affair of `pessimism`.
+
+    SAC, SAC-20 and GPL-SAC are settings of this class: the number of critics, their form, the
+    strategy, and how many batches per environment step `update` is given.
+    """
+
+    def __init__(
+        self,
+        *,
+        actor: SquashedGaussianActor,
+        critic: EnsembleCritic,
+        pessimism: Pessimism,
+        target_entropy: float,
+        td_loss: Callable[[Tensor, Tensor], Tensor] = squared_td_loss,
+        tau: float = 0.005,
+        lr: float = 3e-4,
+        alpha: float = 1.0,
+        alpha_lr: float = 1e-4,
+        alpha_beta1: float = 0.5,
+        actor_clip: float = 40.0,
+        generator: torch.Generator | None = None,
+        compile: bool = False,
+    ) -> None:
+        super().__init__()
+        self.actor, self.critic, self.pessimism = actor, critic, pessimism
+        self.target_critic = copy.deepcopy(critic).requires_grad_(False)
+        self.log_alpha = nn.Parameter(torch.tensor(float(alpha)).log())
+        self.critic_optimizer = Adam(critic.parameters(), lr)
+        self.actor_optimizer = Adam(actor.parameters(), lr)
+        self.alpha_optimizer = Adam([self.log_alpha], alpha_lr, betas=(alpha_beta1, 0.999))
+        self.td_loss, self.target_entropy = td_loss, target_entropy
+        self.tau, self.actor_clip = tau, actor_clip
+        self.generator = generator  # of the noise in updates
+        self.update_critic = compiled(self._update_critic) if compile else self._update_critic
+        self.update_actor = compiled(self._update_actor) if compile else self._update_actor
+
+    @property
+    def alpha(self) -> Tensor:
+        """Weight of the entropy, as it is now."""
+        return self.log_alpha.detach().exp()
+
+    @torch.no_grad()
+    def mode(self, obs: Tensor) -> Tensor:
+        """Return the deterministic action."""
+        return self.actor.mode(obs)
+
+    @torch.no_grad()
+    def sample(self, obs: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """Return a random action and its log-probability."""
+        return self.actor.sample(obs, self._noise(obs, generator))
+
+    @torch.no_grad()
+    def value(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Return the critics' mean estimate, unpenalised: [B, 1]."""
+        values: Tensor = self.critic(obs, action)  # [N, B, K]
+        return values.mean(dim=(0, 2)).unsqueeze(-1)
+
+    def update(self, batch: Batch, step: int) -> Metrics:
+        """Learn from the U batches [U, B, ...] of one environment step (Algorithm 1, the loop's body)."""
+        self.pessimism.advance(step)
+        # The policy does not change within the loop: the next actions of all U batches in one pass.
+        next_action, next_log_prob = self.sample(batch.next_obs, self.generator)
+        alpha = self.alpha
+        for index in range(len(batch.reward)):
+            now, action, bonus = batch.at(index), next_action[index], -alpha * next_log_prob[index]
+            critic = self.update_critic(now, action, bonus)
+        target = self._td_target(now, critic.next_values, bonus)  # with a graph to the strategy
+        metrics = self.pessimism.update(critic.values, target)
+        metrics |= self.update_actor(now.obs, self._noise(now.obs, self.generator))
+        return metrics | {"train/critic_loss": critic.loss, "train/value": critic.values.mean()}
+
+    def episode_finished(self, episode_return: float) -> Metrics:
+        """Tell the strategy of a training episode's return."""
+        return self.pessimism.episode_finished(episode_return)
+
+    def _td_target(self, batch: Batch, next_values: Tensor, bonus: Tensor) -> Tensor:
+        """Return y = r + gamma (Q_hat(s', a') - alpha log pi(a'|s')): [B, K]."""
+        return batch.reward + batch.discount * (self.pessimism.target_value(next_values) + bonus)
+
+    def _update_critic(self, batch: Batch, next_action: Tensor, bonus: Tensor) -> CriticStep:
+        """TD-learning of all critics towards one target, then the target critics' average."""
+        with torch.no_grad():
+            next_values = self.target_critic(batch.next_obs, next_action)  # [N, B, K]
+            target = self._td_target(batch, next_values, bonus)  # [B, K]
+        values = self.critic(batch.obs, batch.action)  # [N, B, K]
+        loss = self.td_loss(values, target)
+        self.critic_optimizer.minimise(loss)
+        self.critic.normalise_()
+        polyak_(self.target_critic, self.critic, self.tau)
+        return CriticStep(loss.detach(), values.detach(), next_values)
+
+    def _update_actor(self, obs: Tensor, noise: Tensor) -> Metrics:
+        """Policy learning against the strategy's value, then entropy learning."""
+        action, log_prob = self.actor.sample(obs, noise)
+        values = self.critic(obs, action)  # [N, B, K]
+        value = self.pessimism.actor_value(values).mean(dim=-1, keepdim=True)  # [B, 1]
+        loss = (self.alpha * log_prob - value).mean()
+        self.actor_optimizer.minimise(loss, self.actor_clip)
+        entropy = -log_prob.detach().mean()
+        # J(alpha), linear in log alpha: its gradient is not scaled by alpha itself (author's code)
+        self.alpha_optimizer.minimise(self.log_alpha * (entropy - self.target_entropy))
+        return {"train/actor_loss": loss.detach(), "train/entropy": entropy, "train/alpha": self.alpha}
+
+    def _noise(self, obs: Tensor, generator: torch.Generator | None) -> Tensor:
+        shape = (*obs.shape[:-1], self.actor.action_size)
+        return torch.randn(shape, generator=generator, device=obs.device)

@@ -1,0 +1,1 @@
+"""Environments: what a task is and how it is stepped."""

@@ -1,0 +1,92 @@
+"""Layers of an ensemble: one tensor with a leading axis for the N members, one batched product."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+SpectralForm = Literal["projection", "reparameterised", "none"]
+
+
+def orthogonal_(weight: Tensor, gain: float) -> Tensor:
+    """Fill each member's matrix [in, out] of `weight` [N, in, out] with an orthogonal one of its own."""
+    for member in weight:
+        nn.init.orthogonal_(member, gain)
+    return weight
+
+
+class EnsembleLinear(nn.Module):
+    """N affine layers: [B, in] (shared by all) or [N, B, in] -> [N, B, out]."""
+
+    def __init__(self, members: int, inputs: int, outputs: int, gain: float = math.sqrt(2)) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(orthogonal_(torch.empty(members, inputs, outputs), gain))
+        self.bias = nn.Parameter(torch.zeros(members, 1, outputs))
+
+    def kernel(self) -> Tensor:
+        """Return the matrices that the inputs are multiplied with: [N, in, out]."""
+        return self.weight
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Apply all members."""
+        kernel = self.kernel()
+        if inputs.dim() == 2:
+            inputs = inputs.expand(len(kernel), *inputs.shape)  # [N, B, in] without a copy
+        if kernel.shape[-1] == 1:  # a product of width 1 is slower than multiply and sum
+            return (inputs * kernel.mT).sum(-1, keepdim=True) + self.bias
+        return torch.bmm(inputs, kernel) + self.bias
+
+
+class SpectralLinear(EnsembleLinear):
+    """N affine layers whose matrices have largest singular value 1 (Miyato et al., 2018).
+
+    The singular vectors follow the weights by one power iteration per update, in `normalise_`.
+    `projection` divides the stored weights there, once after each optimizer step, as the author's code
+    does at each forward pass; `reparameterised` divides in the forward pass, with a gradient through sigma.
+    """
+
+    left: Tensor
+    right: Tensor
+
+    def __init__(self, members: int, size: int, form: SpectralForm) -> None:
+        super().__init__(members, size, size)
+        self.form = form
+        self.register_buffer("left", nn.functional.normalize(torch.randn(members, size, 1), dim=1))
+        self.register_buffer("right", torch.zeros(members, size, 1))
+        for _ in range(10):  # the vectors start at random; later one iteration follows the weights' drift
+            self.normalise_()
+
+    def sigma(self) -> Tensor:
+        """Return the largest singular values as the vectors see them: [N, 1, 1]."""
+        return (self.left * self.weight * self.right.mT).sum((1, 2), keepdim=True)
+
+    def kernel(self) -> Tensor:
+        """Return the matrices that the inputs are multiplied with."""
+        return self.weight / self.sigma() if self.form == "reparameterised" else self.weight
+
+    @torch.no_grad()
+    def normalise_(self) -> None:
+        """Take one power iteration and, as a projection, scale the weights to sigma = 1."""
+        right = nn.functional.normalize((self.weight * self.left).sum(1, keepdim=True).mT, dim=1)  # W^T u
+        image = (self.weight * right.mT).sum(2, keepdim=True)  # W v: [N, in, 1]
+        sigma = image.norm(dim=1, keepdim=True)
+        self.right.copy_(right)
+        self.left.copy_(image / sigma)
+        if self.form == "projection":
+            self.weight.div_(sigma)
+
+
+class EnsembleLayerNorm(nn.Module):
+    """Layer normalisation with a gain and a bias for each member: [N, B, size] -> [N, B, size]."""
+
+    def __init__(self, members: int, size: int, eps: float = 1e-3) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(members, 1, size))
+        self.bias = nn.Parameter(torch.zeros(members, 1, size))
+        self.eps = eps
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Normalise over the last axis."""
+        normal = nn.functional.layer_norm(inputs, inputs.shape[-1:], eps=self.eps)
+        return normal * self.gain + self.bias

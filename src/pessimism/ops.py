@@ -1,0 +1,88 @@
+"""Steps that every learner takes: optimise, average, compile."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from typing import ParamSpec, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Adam(nn.Module):
+    """Adam (Kingma and Ba, 2015), as a module whose state is buffers.
+
+    torch.optim.Adam breaks the graph when it is called inside a compiled function; this one does not,
+    so that a whole update, from the target to the averaged weights, is one graph. Its state is part of
+    the agent's `state_dict` like any other tensor.
+    """
+
+    powers: Tensor
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__()
+        self.targets = list(parameters)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.means = [torch.zeros_like(target) for target in self.targets]
+        self.squares = [torch.zeros_like(target) for target in self.targets]
+        for index, (mean, square) in enumerate(zip(self.means, self.squares, strict=True)):
+            self.register_buffer(f"mean_{index}", mean)
+            self.register_buffer(f"square_{index}", square)
+        # Running powers beta**t, in double precision as 1 - 0.999 loses five digits in single, and not
+        # 0-dimensional: torch.compile (2.13) takes double scalars for constants and drops their updates.
+        self.decay = torch.tensor(betas, dtype=torch.float64, device=self.targets[0].device)
+        self.register_buffer("powers", torch.ones_like(self.decay))
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Move the parameters against the gradients."""
+        self.powers.mul_(self.decay)
+        mean_scale, square_scale = (1 / (1 - self.powers)).float().unbind()
+        first, second = self.betas
+        for target, gradient, mean, square in zip(
+            self.targets, gradients, self.means, self.squares, strict=True
+        ):
+            mean.lerp_(gradient, 1 - first)
+            square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
+            target.sub_(self.lr * mean_scale * mean / ((square * square_scale).sqrt() + self.eps))
+
+    def minimise(self, loss: Tensor, clip: float = float("inf")) -> None:
+        """Take one step down the gradient of `loss`, its global norm clipped to `clip`."""
+        gradients = torch.autograd.grad(loss, self.targets)
+        if clip != float("inf"):
+            norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
+            scale = (clip / norm.clamp(min=1e-12)).clamp(max=1.0)
+            gradients = tuple(gradient * scale for gradient in gradients)
+        self.step(gradients)
+
+
+@torch.no_grad()
+def polyak_(averaged: nn.Module, source: nn.Module, tau: float) -> None:
+    """Move the averaged weights by a share tau towards the source: phi' <- (1 - tau) phi' + tau phi."""
+    for old, new in zip(averaged.parameters(), source.parameters(), strict=True):
+        old.lerp_(new, tau)
+
+
+def compiler() -> str | None:
+    """Return the C++ compiler that torch.compile would use on the CPU, if there is one."""
+    return next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "g++", "clang++", "c++"))), None)
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Return `function` as one compiled graph; it may take gradients inside (torch >= 2.13)."""
+    graph = torch.compile(function, fullgraph=True, dynamic=False)
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with torch._dynamo.config.patch(trace_autograd_ops=True):
+            return graph(*args, **kwargs)
+
+    return call

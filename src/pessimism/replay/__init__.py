@@ -1,0 +1,1 @@
+"""Replay: where transitions are kept and batches come from."""

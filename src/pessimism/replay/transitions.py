@@ -1,0 +1,72 @@
+"""Uniform replay of state transitions."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pessimism.types import Batch
+
+
+class Transition(NamedTuple):
+    """One environment step. `terminated` stops the bootstrap; a time limit does not."""
+
+    obs: NDArray[np.float32]
+    action: NDArray[np.float32]
+    reward: float
+    terminated: bool
+    next_obs: NDArray[np.float32]
+
+
+def replay_bytes(capacity: int, obs_size: int, action_size: int) -> int:
+    """Return the memory that a full replay takes."""
+    return 4 * capacity * (2 * obs_size + action_size + 2)
+
+
+class TransitionReplay:
+    """A ring of float32 rows [obs | action | reward | discount | next_obs].
+
+    A transition is one row, so that all U batches of an environment step are one gather. The operating
+    system hands out the memory as the ring fills.
+    """
+
+    def __init__(
+        self, capacity: int, obs_size: int, action_size: int, discount: float, generator: torch.Generator
+    ) -> None:
+        self.capacity, self.discount, self.generator = capacity, discount, generator
+        self.widths = (obs_size, action_size, 1, 1, obs_size)
+        self.rows = torch.zeros(capacity, sum(self.widths))
+        self.added = 0  # transitions ever stored
+
+    def __len__(self) -> int:
+        return min(self.added, self.capacity)
+
+    def add(self, transition: Transition) -> None:
+        """Store one transition over the oldest."""
+        discount = 0.0 if transition.terminated else self.discount
+        fields = (transition.obs, transition.action, (transition.reward, discount), transition.next_obs)
+        row = np.concatenate(fields, dtype=np.float32)
+        self.rows[self.added % self.capacity] = torch.from_numpy(row)
+        self.added += 1
+
+    def sample(self, updates: int, batch_size: int) -> Batch:
+        """Draw `updates` batches with replacement: fields [U, B, ...]."""
+        index = torch.randint(len(self), (updates * batch_size,), generator=self.generator)
+        rows = self.rows.index_select(0, index).view(updates, batch_size, -1)
+        return Batch(*rows.split(self.widths, dim=-1))
+
+    def newest(self, count: int) -> Tensor:
+        """Return the last `count` rows in the order in which they were stored."""
+        return self.rows[torch.arange(self.added - count, self.added) % self.capacity]
+
+    def append_rows(self, rows: Tensor) -> None:
+        """Store rows that another replay of this shape gave out."""
+        if rows.shape[1] != self.rows.shape[1]:
+            raise ValueError(
+                f"rows of width {rows.shape[1]} do not fit a replay of width {self.rows.shape[1]}"
+            )
+        rows = rows[-self.capacity :]
+        self.rows[torch.arange(self.added, self.added + len(rows)) % self.capacity] = rows
+        self.added += len(rows)

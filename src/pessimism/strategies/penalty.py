@@ -1,0 +1,93 @@
+"""Penalties proportional to the critics' disagreement, and GPL, which learns their weight."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from pessimism.strategies.base import Pessimism
+from pessimism.values import pairwise_distance
+
+
+def no_optimism(step: int) -> float:
+    """Return lambda_opt = 0: the actor's pessimism is the target's."""
+    return 0.0
+
+
+class FixedPenalty(Pessimism):
+    """The mean estimate minus a constant beta times the disagreement W (Eqns. 4 and 6, Procedure 1).
+
+    With N = 2 and beta = 0.5 this is the clipped minimum. The actor's beta is beta - lambda_opt(step):
+    an `optimism` that decays to zero is the paper's pessimism annealing.
+    """
+
+    optimism: Tensor
+
+    def __init__(
+        self,
+        beta: float = 0.5,
+        *,
+        optimism: Callable[[int], float] = no_optimism,
+        disagreement: Callable[[Tensor], Tensor] = pairwise_distance,
+    ) -> None:
+        super().__init__()
+        self.beta = nn.Parameter(torch.tensor(float(beta)), requires_grad=False)
+        self.schedule, self.disagreement = optimism, disagreement
+        self.register_buffer("optimism", torch.tensor(float(optimism(0))))  # lambda_opt
+
+    def target_value(self, values: Tensor) -> Tensor:
+        """Return mean - beta W, with a graph to beta where it is learned."""
+        return values.mean(dim=0) - self.beta * self.disagreement(values)
+
+    def actor_value(self, values: Tensor) -> Tensor:
+        """Return mean - (beta - lambda_opt) W."""
+        return values.mean(dim=0) - (self.beta.detach() - self.optimism) * self.disagreement(values)
+
+    def advance(self, step: int) -> None:
+        """Anneal lambda_opt."""
+        self.optimism.fill_(self.schedule(step))
+
+    def update(self, values: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Report beta, W and the mean TD error, which dual TD-learning takes for the bias (Eqn. 8)."""
+        return {
+            "train/beta": self.beta.detach().clone(),
+            "train/optimism": self.optimism.clone(),
+            "train/uncertainty": self.disagreement(values).mean(),
+            "train/td_error": (target.detach() - values).mean(),
+        }
+
+
+class LearnedPenalty(FixedPenalty):
+    """GPL: beta is the dual variable of "the targets are unbiased" (Eqn. 7).
+
+    Dual TD-learning takes target minus prediction, negated TD errors that were computed anyway, for the
+    bias, and moves beta down the gradient of J(beta) = -beta x bias: targets above the predictions
+    raise it, targets below lower it. beta is not clipped and may become negative.
+    """
+
+    def __init__(
+        self,
+        beta: float = 0.5,
+        *,
+        lr: float = 1e-4,
+        betas: tuple[float, float] = (0.5, 0.999),
+        optimism: Callable[[int], float] = no_optimism,
+        disagreement: Callable[[Tensor], Tensor] = pairwise_distance,
+    ) -> None:
+        super().__init__(beta, optimism=optimism, disagreement=disagreement)
+        self.beta.requires_grad_(True)
+        self.optimizer = torch.optim.Adam([self.beta], lr=lr, betas=betas)
+        # The optimizer works on buffers of this module, so that state_dict() is the whole state.
+        for name in ("step", "exp_avg", "exp_avg_sq"):
+            self.register_buffer(name, torch.zeros(()))
+            self.optimizer.state[self.beta][name] = self.get_buffer(name)
+
+    def penalty_loss(self, values: Tensor, target: Tensor) -> Tensor:
+        """Return J(beta) (Algorithm 1, dual TD-learning)."""
+        return -self.beta * (target - values).mean().detach()
+
+    def update(self, values: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Take one dual step."""
+        (self.beta.grad,) = torch.autograd.grad(self.penalty_loss(values, target), [self.beta])
+        self.optimizer.step()
+        return super().update(values, target)

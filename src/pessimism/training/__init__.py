@@ -1,0 +1,1 @@
+"""The loop and what runs beside it: evaluation, bias meter, checkpoints, sinks."""
