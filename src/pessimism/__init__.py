@@ -1,1 +1,27 @@
 """Sample-efficient reinforcement learning whose value estimates can be trusted."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pessimism.api import GPLSAC, SAC, SAC20, Model
+    from pessimism.errors import UserError
+    from pessimism.training.loop import Callback
+
+__all__ = ["GPLSAC", "SAC", "SAC20", "Callback", "Model", "UserError"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """Load torch when an agent is asked for, not when the package is named: `pessimism list` is instant."""
+    if name == "UserError":
+        from pessimism.errors import UserError
+
+        return UserError
+    if name == "Callback":
+        from pessimism.training.loop import Callback
+
+        return Callback
+    if name in __all__:
+        from pessimism import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'pessimism' has no attribute {name!r}")

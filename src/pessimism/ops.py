@@ -48,9 +48,7 @@ class Adam(nn.Module):
         self.powers.mul_(self.decay)
         mean_scale, square_scale = (1 / (1 - self.powers)).float().unbind()
         first, second = self.betas
-        for target, gradient, mean, square in zip(
-            self.targets, gradients, self.means, self.squares, strict=True
-        ):
+        for target, gradient, mean, square in zip(self.targets, gradients, self.means, self.squares, strict=True):
             mean.lerp_(gradient, 1 - first)
             square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
             target.sub_(self.lr * mean_scale * mean / ((square * square_scale).sqrt() + self.eps))

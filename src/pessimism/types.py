@@ -1,9 +1,11 @@
-"""The words that the layers share: a batch, metrics, and what a training loop needs of an agent."""
+"""The words that the layers share: batches, metrics, and what the loop needs of an agent and a replay."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 Metrics = dict[str, Tensor]
@@ -22,6 +24,40 @@ class Batch(NamedTuple):
     def at(self, index: int) -> "Batch":
         """Return the batch of one critic update: [U, B, ...] -> [B, ...]."""
         return Batch(*(field[index] for field in self))
+
+
+class Transition(NamedTuple):
+    """One environment step. `terminated` stops the bootstrap; a time limit does not."""
+
+    obs: NDArray[np.float32]
+    action: NDArray[np.float32]  # in (-1, 1)
+    reward: float
+    terminated: bool
+    next_obs: NDArray[np.float32]
+
+
+class Replay(Protocol):
+    """Where the loop puts transitions and takes batches from, and what a checkpoint asks of it."""
+
+    capacity: int
+    added: int
+    generator: torch.Generator
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the full replay takes."""
+
+    def add(self, transition: Transition) -> None:
+        """Store one transition."""
+
+    def sample(self, updates: int, batch_size: int) -> Batch:
+        """Draw the batches of one environment step: fields [U, B, ...]."""
+
+    def newest(self, count: int) -> Tensor:
+        """Return the last `count` transitions as rows."""
+
+    def append_rows(self, rows: Tensor) -> None:
+        """Take back rows that `newest` gave out."""
 
 
 class Agent(Protocol):

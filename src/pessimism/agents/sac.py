@@ -50,15 +50,20 @@ class SACAgent(nn.Module):
         super().__init__()
         self.actor, self.critic, self.pessimism = actor, critic, pessimism
         self.target_critic = copy.deepcopy(critic).requires_grad_(False)
-        self.log_alpha = nn.Parameter(torch.tensor(float(alpha)).log())
+        self.log_alpha = nn.Parameter(critic.head.bias.new_tensor(alpha).log())
         self.critic_optimizer = Adam(critic.parameters(), lr)
         self.actor_optimizer = Adam(actor.parameters(), lr)
         self.alpha_optimizer = Adam([self.log_alpha], alpha_lr, betas=(alpha_beta1, 0.999))
         self.td_loss, self.target_entropy = td_loss, target_entropy
         self.tau, self.actor_clip = tau, actor_clip
-        self.generator = generator  # of the noise in updates
+        self.generator = generator or torch.Generator()  # of the noise in updates
         self.update_critic = compiled(self._update_critic) if compile else self._update_critic
         self.update_actor = compiled(self._update_actor) if compile else self._update_actor
+
+    @property
+    def device(self) -> torch.device:
+        """Where the networks live."""
+        return self.log_alpha.device
 
     @property
     def alpha(self) -> Tensor:
@@ -67,25 +72,28 @@ class SACAgent(nn.Module):
 
     @torch.no_grad()
     def mode(self, obs: Tensor) -> Tensor:
-        """Return the deterministic action."""
-        return self.actor.mode(obs)
+        """Return the deterministic action, on the CPU."""
+        return self.actor.mode(obs.to(self.device)).cpu()
 
     @torch.no_grad()
-    def sample(self, obs: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """Return a random action and its log-probability."""
-        return self.actor.sample(obs, self._noise(obs, generator))
+    def sample(self, obs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return a random action and its log-probability, on the CPU."""
+        action, log_prob = self.actor.sample(obs.to(self.device), self._noise(obs, generator))
+        return action.cpu(), log_prob.cpu()
 
     @torch.no_grad()
     def value(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Return the critics' mean estimate, unpenalised: [B, 1]."""
-        values: Tensor = self.critic(obs, action)  # [N, B, K]
-        return values.mean(dim=(0, 2)).unsqueeze(-1)
+        """Return the critics' mean estimate, unpenalised, on the CPU: [B, 1]."""
+        values: Tensor = self.critic(obs.to(self.device), action.to(self.device))  # [N, B, K]
+        return values.mean(dim=(0, 2)).unsqueeze(-1).cpu()
 
     def update(self, batch: Batch, step: int) -> Metrics:
         """Learn from the U batches [U, B, ...] of one environment step (Algorithm 1, the loop's body)."""
         self.pessimism.advance(step)
-        # The policy does not change within the loop: the next actions of all U batches in one pass.
-        next_action, next_log_prob = self.sample(batch.next_obs, self.generator)
+        batch = Batch(*(field.to(self.device, non_blocking=True) for field in batch))
+        with torch.no_grad():  # the policy does not change within the loop: all U batches in one pass
+            noise = self._noise(batch.next_obs, self.generator)
+            next_action, next_log_prob = self.actor.sample(batch.next_obs, noise)
         alpha = self.alpha
         for index in range(len(batch.reward)):
             now, action, bonus = batch.at(index), next_action[index], -alpha * next_log_prob[index]
@@ -127,6 +135,7 @@ class SACAgent(nn.Module):
         self.alpha_optimizer.minimise(self.log_alpha * (entropy - self.target_entropy))
         return {"train/actor_loss": loss.detach(), "train/entropy": entropy, "train/alpha": self.alpha}
 
-    def _noise(self, obs: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _noise(self, obs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw standard normal noise on the CPU, the same on every device: [.., act]."""
         shape = (*obs.shape[:-1], self.actor.action_size)
-        return torch.randn(shape, generator=generator, device=obs.device)
+        return torch.randn(shape, generator=generator).to(self.device, non_blocking=True)

@@ -1,28 +1,10 @@
 """Uniform replay of state transitions."""
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from pessimism.types import Batch
-
-
-class Transition(NamedTuple):
-    """One environment step. `terminated` stops the bootstrap; a time limit does not."""
-
-    obs: NDArray[np.float32]
-    action: NDArray[np.float32]
-    reward: float
-    terminated: bool
-    next_obs: NDArray[np.float32]
-
-
-def replay_bytes(capacity: int, obs_size: int, action_size: int) -> int:
-    """Return the memory that a full replay takes."""
-    return 4 * capacity * (2 * obs_size + action_size + 2)
+from pessimism.types import Batch, Transition
 
 
 class TransitionReplay:
@@ -39,6 +21,11 @@ class TransitionReplay:
         self.widths = (obs_size, action_size, 1, 1, obs_size)
         self.rows = torch.zeros(capacity, sum(self.widths))
         self.added = 0  # transitions ever stored
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the full ring takes."""
+        return self.rows.nbytes
 
     def __len__(self) -> int:
         return min(self.added, self.capacity)
@@ -62,11 +49,9 @@ class TransitionReplay:
         return self.rows[torch.arange(self.added - count, self.added) % self.capacity]
 
     def append_rows(self, rows: Tensor) -> None:
-        """Store rows that another replay of this shape gave out."""
+        """Store rows that `newest` of a replay of this shape gave out."""
         if rows.shape[1] != self.rows.shape[1]:
-            raise ValueError(
-                f"rows of width {rows.shape[1]} do not fit a replay of width {self.rows.shape[1]}"
-            )
+            raise ValueError(f"rows of width {rows.shape[1]} do not fit a replay of width {self.rows.shape[1]}")
         rows = rows[-self.capacity :]
         self.rows[torch.arange(self.added, self.added + len(rows)) % self.capacity] = rows
         self.added += len(rows)

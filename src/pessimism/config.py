@@ -1,0 +1,255 @@
+"""Every setting of a run: frozen models whose field texts are the help, each default with its source.
+
+Torch-free, so that settings can be listed, compared and hashed without loading anything heavy.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pessimism.errors import UserError, nearest
+
+PAPER = "paper, Table of GPL-SAC hyper-parameters"
+AUTHOR = "author's later code; the paper is silent"
+HERE = "this library"
+
+
+def setting(default: Any, text: str, source: str = HERE, **limits: Any) -> Any:  # noqa: ANN401
+    """Declare a field: its default, its help text, and where the default comes from."""
+    return Field(default, description=text, json_schema_extra={"source": source}, **limits)
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, and a misspelt field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class CriticSettings(Settings):
+    """The ensemble of critics."""
+
+    form: Literal["residual", "plain"] = setting(
+        "residual", "one residual block with LayerNorm and spectral norm, or two hidden layers", PAPER
+    )
+    members: int = setting(10, "N, number of critics", PAPER, ge=1, le=1000)
+    hidden: int = setting(256, "width of the hidden layers", PAPER, ge=1)
+    spectral: Literal["projection", "reparameterised", "none"] = setting(
+        "projection", "form of the spectral norm in the residual block", AUTHOR
+    )
+
+
+class OptimismSettings(Settings):
+    """Pessimism annealing, shared by all penalties."""
+
+    optimism: float = setting(0.0, "lambda_opt at the start: the actor's beta is beta - lambda_opt", "paper 4.3")
+    optimism_steps: int = setting(50_000, "environment steps over which lambda_opt decays to 0", "paper 6", ge=1)
+
+
+class LearnedPenaltySettings(OptimismSettings):
+    """GPL: mean - beta W, with beta learned by dual TD-learning."""
+
+    name: Literal["learned"] = "learned"
+    beta: float = setting(0.5, "initial beta", PAPER)
+    lr: float = setting(
+        1e-4, "learning rate of beta", "paper's text and author's code; the paper's table says 0.1", gt=0
+    )
+    beta1: float = setting(0.5, "Adam's beta1 for beta", PAPER, ge=0, lt=1)
+
+
+class FixedPenaltySettings(OptimismSettings):
+    """Mean - beta W, with a constant beta."""
+
+    name: Literal["fixed"] = "fixed"
+    beta: float = setting(0.5, "beta; 0.5 is the clipped minimum for N = 2", "paper, App. A.3")
+
+
+class MinimumSettings(Settings):
+    """Clipped double Q-learning: the lowest critic."""
+
+    name: Literal["minimum"] = "minimum"
+
+
+PessimismSettings = Annotated[
+    LearnedPenaltySettings | FixedPenaltySettings | MinimumSettings, Field(discriminator="name")
+]
+
+
+class EvaluationSettings(Settings):
+    """Deterministic episodes on an environment of their own."""
+
+    every: int = setting(1000, "environment steps between evaluations; 0 for none", "paper, App. B", ge=0)
+    episodes: int = setting(5, "episodes per evaluation", "paper, App. B", ge=1)
+
+
+class BiasSettings(Settings):
+    """The bias meter: predicted against observed soft returns, on an environment of its own."""
+
+    every: int = setting(1000, "environment steps between measurements; 0 for none", "paper, App. B.1", ge=0)
+    episodes: int = setting(10, "stochastic episodes per measurement", "paper, App. B.1", ge=1)
+    tail: float = setting(
+        0.01, "states of cut episodes count while the unseen return weighs less than this", HERE, gt=0, le=1
+    )
+
+
+class LogSettings(Settings):
+    """Sinks beside metrics.jsonl, which is always written."""
+
+    every: int = setting(100, "environment steps that a line of training metrics averages over", HERE, ge=1)
+    tensorboard: bool = setting(True, "write TensorBoard events (extra: tracking)", HERE)
+    wandb: str | None = setting(None, "W&B project to log to (extra: wandb)", HERE)
+
+
+class CheckpointSettings(Settings):
+    """Exact resume."""
+
+    every: int = setting(1000, "environment steps between checkpoints", HERE, ge=1)
+    keep: int = setting(2, "newest checkpoints to keep", HERE, ge=1)
+
+
+class Config(Settings):
+    """A run."""
+
+    algorithm: str = setting("gpl-sac", "preset that the settings started from")
+    env: str = Field(
+        description="Gymnasium id of the task", json_schema_extra={"source": "asked for"}, min_length=1
+    )
+    env_kwargs: dict[str, Any] = setting({}, "arguments of the environment, as {name: value}")
+    seed: int = setting(0, "seed of every random stream", ge=0)
+    steps: int = setting(100_000, "environment steps to train for", "paper, 100K table", ge=1)
+    random_steps: int = setting(5000, "first steps: uniform random actions and no learning", PAPER, ge=0)
+    updates_per_step: int = setting(20, "critic updates per environment step (UTD)", PAPER, ge=1)
+    batch_size: int = setting(256, "transitions per critic update", PAPER, ge=1)
+    replay_capacity: int = setting(1_000_000, "transitions kept", PAPER, ge=1)
+    discount: float = setting(0.99, "gamma", PAPER, ge=0, lt=1)
+    tau: float = setting(0.005, "share of the critic in its target per update, 1 - rho", PAPER, gt=0, le=1)
+    lr: float = setting(3e-4, "learning rate of policy and critics (Adam, beta1 0.9)", PAPER, gt=0)
+    hidden: int = setting(256, "width of the policy's two hidden layers", PAPER, ge=1)
+    actor_clip: float = setting(40.0, "global norm that the policy's gradient is clipped to", AUTHOR, gt=0)
+    alpha: float = setting(1.0, "initial weight of the entropy", PAPER, gt=0)
+    alpha_lr: float = setting(1e-4, "learning rate of log alpha", PAPER, gt=0)
+    alpha_beta1: float = setting(0.5, "Adam's beta1 for log alpha", PAPER, ge=0, lt=1)
+    target_entropy: float | None = setting(
+        None, "target entropy of the policy; empty: the paper's for its tasks, else -dim(action)", PAPER
+    )
+    critic: CriticSettings = setting(CriticSettings(), "critics")
+    pessimism: PessimismSettings = setting(LearnedPenaltySettings(), "how the critics are read")
+    evaluation: EvaluationSettings = setting(EvaluationSettings(), "evaluation")
+    bias: BiasSettings = setting(BiasSettings(), "bias meter")
+    log: LogSettings = setting(LogSettings(), "logs")
+    checkpoint: CheckpointSettings = setting(CheckpointSettings(), "checkpoints")
+    compile: bool = setting(True, "compile the update (first update takes some seconds longer)")
+    threads: int = setting(0, "CPU threads; 0: as many as torch takes by itself", ge=0)
+    device: Literal["cpu", "cuda"] = setting("cpu", "where the networks live")
+
+    @model_validator(mode="after")
+    def _penalty_needs_two(self) -> "Config":
+        if self.critic.members < 2 and self.pessimism.name != "minimum":
+            raise ValueError("critic.members = 1 has no disagreement to weigh: take 2 or more critics")
+        return self
+
+    @model_validator(mode="after")
+    def _batch_fits_replay(self) -> "Config":
+        if self.replay_capacity < self.batch_size:
+            raise ValueError(f"replay_capacity must hold a batch of {self.batch_size} transitions")
+        return self
+
+
+OPERATIONAL = ("steps", "log", "checkpoint", "threads")
+"""Fields that may change when a run goes on: they do not alter what it computes."""
+
+Leaf = tuple[str, Any]
+
+
+def leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[Leaf]:
+    """Yield (dotted name, value) for every setting."""
+    items = settings.model_dump().items() if isinstance(settings, BaseModel) else settings.items()
+    for name, value in items:
+        if isinstance(value, Mapping) and name != "env_kwargs":
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def field_info(settings: BaseModel, path: str) -> tuple[str, str, Any]:
+    """Return help text, source and default of the setting at a dotted path."""
+    *sections, name = path.split(".")
+    for section in sections:
+        settings = getattr(settings, section)
+    field = type(settings).model_fields[name]
+    extra = field.json_schema_extra
+    source = extra["source"] if isinstance(extra, dict) else HERE
+    return field.description or "which rule", str(source), field.default
+
+
+def merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `changes` laid over it, section by section.
+
+    Another `pessimism.name` starts from that rule's own defaults: the old rule's fields would not fit.
+    """
+    merged = dict(base)
+    for name, value in changes.items():
+        old = merged.get(name)
+        if isinstance(value, Mapping) and isinstance(old, dict) and name != "env_kwargs":
+            other_rule = "name" in value and value["name"] != old.get("name")
+            merged[name] = dict(value) if other_rule else merge(old, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return {"a": {"b": value}} for the path "a.b"."""
+    first, _, rest = path.partition(".")
+    return {first: nested(rest, value) if rest else value}
+
+
+def option_names() -> list[str]:
+    """Return the dotted names of all settings, those of every rule included."""
+    rules = get_args(get_args(PessimismSettings)[0])
+    names = [name for name, _ in leaves(Config(env="any")) if not name.startswith("pessimism.")]
+    return names + sorted({f"pessimism.{name}" for rule in rules for name in rule.model_fields})
+
+
+def validated(values: Mapping[str, Any]) -> Config:
+    """Return the config, or say in one line which setting is wrong."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = [str(part) for part in first["loc"]]
+        if path and path[0] == "pessimism" and len(path) > 1:
+            del path[1]  # the union's tag
+        name = ".".join(path)
+        if first["type"] == "extra_forbidden":
+            raise UserError(f"unknown setting {name}{nearest(name, option_names())}") from None
+        if first["type"] == "missing":
+            raise UserError(f"{name} is missing: give --{name.replace('_', '-')}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        shown = f", not {first['input']!r}" if name and not isinstance(first["input"], dict) else ""
+        raise UserError(f"{name + ': ' if name else ''}{message}{shown}") from None
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """Return one text for each setting that changes what the run computes."""
+    before, after = dict(leaves(old)), dict(leaves(new))
+    return [
+        f"{name}: {before.get(name)} there, {after.get(name)} asked for"
+        for name in {**before, **after}
+        if name.split(".")[0] not in OPERATIONAL and before.get(name) != after.get(name)
+    ]
+
+
+def dump_yaml(config: Config, sources: Mapping[str, str]) -> str:
+    """Return the config as YAML, with the source of each value as a comment behind it."""
+    lines: list[str] = []
+    section = ""
+    for path, value in leaves(config):
+        parent, _, name = path.rpartition(".")
+        if parent != section:
+            section = parent
+            lines += [f"{parent}:"] if parent else []
+        text = yaml.safe_dump({name: value}, default_flow_style=True, width=10_000).strip()[1:-1]
+        lines.append(f"{'  ' if parent else ''}{text}  # {sources.get(path, HERE)}")
+    return "\n".join(lines) + "\n"

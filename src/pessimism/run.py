@@ -1,0 +1,193 @@
+"""Run a config: check it, take its directory, go on where it was, train, and mark it done."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+
+from pessimism.agents.sac import SACAgent
+from pessimism.build import build_agent, build_budget, build_replay
+from pessimism.config import Config
+from pessimism.envs import gym
+from pessimism.envs.tasks import target_entropy
+from pessimism.errors import UserError
+from pessimism.ops import compiler
+from pessimism.presets import sources
+from pessimism.training.bias import BiasMeter
+from pessimism.training.directory import RunDirectory
+from pessimism.training.display import Display
+from pessimism.training.evaluate import Evaluator
+from pessimism.training.loop import Callback, Progress, Trainer
+from pessimism.training.recorder import Recorder
+
+LOGS_BYTES = 200_000_000  # room for logs and for the weights of the kept checkpoints
+
+
+class Assembly(NamedTuple):
+    """A config and the objects that it stands for."""
+
+    config: Config  # with what the task decides filled in
+    sources: dict[str, str]  # where each setting comes from
+    agent: SACAgent
+    trainer: Trainer
+    make_env: gym.EnvFactory
+
+
+class Result(NamedTuple):
+    """How a run ended."""
+
+    path: Path
+    step: int
+    finished: bool
+
+
+def default_path(config: Config) -> Path:
+    """Return the directory that a config's run lives in unless another is asked for."""
+    env = config.env.replace("/", "_").replace(":", "_")
+    return Path("runs") / config.algorithm / env / f"seed_{config.seed}"
+
+
+def env_factory(config: Config) -> gym.EnvFactory:
+    """Return what makes the config's environment."""
+    return partial(gym.make, config.env, **config.env_kwargs)
+
+
+def assemble(config: Config, make_env: gym.EnvFactory | None = None) -> Assembly:
+    """Build everything that a run needs in memory; nothing is written."""
+    _prepare_torch(config)
+    make_env = make_env or env_factory(config)
+    env = make_env()
+    config, origin = _resolved(config, env)
+    agent = build_agent(config, env.obs_size, env.action_size)
+    bias_meter = BiasMeter(make_env, config.bias.episodes, config.bias.tail, config.discount, config.seed)
+    trainer = Trainer(
+        agent=agent,
+        replay=build_replay(config, env.obs_size, env.action_size),
+        env=env,
+        budget=build_budget(config),
+        seed=config.seed,
+        generators={"update": agent.generator},
+        evaluator=Evaluator(make_env, config.evaluation.episodes, config.seed),
+        bias_meter=bias_meter,
+    )
+    return Assembly(config, origin, agent, trainer, make_env)
+
+
+def run(
+    config: Config,
+    path: Path | None = None,
+    *,
+    callbacks: Sequence[Callback] = (),
+    make_env: gym.EnvFactory | None = None,
+    console: Console | None = None,
+) -> Result:
+    """Train until the config's steps are reached; the same call goes on with a run that was cut off."""
+    assembly = assemble(config, make_env)
+    return record(assembly, path or default_path(assembly.config), callbacks, console or Console(quiet=True))
+
+
+def record(assembly: Assembly, path: Path, callbacks: Sequence[Callback], console: Console) -> Result:
+    """Train inside a run directory."""
+    config, trainer = assembly.config, assembly.trainer
+    directory = RunDirectory(path)
+    stored = min(trainer.replay.capacity, config.steps)
+    replay_bytes = trainer.replay.nbytes * stored // trainer.replay.capacity
+    directory.open(config, assembly.sources, replay_bytes + LOGS_BYTES)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    if (done := directory.done) and done["step"] >= config.steps:
+        say(f"{path} is done: {done['step']} steps")
+        return Result(path, done["step"], True)
+    say(f"{config.algorithm} on {config.env}, seed {config.seed}, in {path}")
+    say(f"replay of up to {stored} transitions: {replay_bytes / 1e6:.1f} MB")
+    recorder = Recorder(directory, config)
+    step, torn = recorder.resume(trainer)
+    for line in (*torn, *_start_lines(config, step)):
+        say(line)
+    with _interruption(console) as interruption:
+        display = Display(console, config.steps, step)
+        try:
+            recorder.attach(trainer, [display], [display, *callbacks, interruption])
+            progress = trainer.run()
+        finally:
+            recorder.close()
+    return _end(directory, config, progress, console)
+
+
+def _resolved(config: Config, env: gym.ControlEnv) -> tuple[Config, dict[str, str]]:
+    """Fill in what the task decides; return the config and the source of each value."""
+    entropy, source = target_entropy(config.env, env.action_size)
+    if config.target_entropy not in (None, entropy):
+        entropy, source = config.target_entropy, "asked for"
+    config = config.model_copy(update={"target_entropy": entropy})
+    return config, sources(config, source)
+
+
+def _prepare_torch(config: Config) -> None:
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("this torch finds no CUDA device: leave --device out, or install a CUDA build of torch")
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    # Adam's moments of inactive units decay into denormal numbers, which the CPU adds up a hundred times slower.
+    torch.set_flush_denormal(True)
+
+
+def _start_lines(config: Config, step: int) -> Iterator[str]:
+    if step:
+        yield f"going on from the checkpoint of step {step}"
+    if config.compile and compiler() is None:
+        yield "no C++ compiler found: the update runs uncompiled, with the same numbers, slower"
+    elif config.compile:
+        yield "the first update compiles, which takes some seconds"
+
+
+class _Interruption(Callback):
+    """Ends a run after the current step once the process was asked to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def on_step(self, progress: Progress) -> bool:
+        """Go on unless asked not to."""
+        return not self.asked
+
+
+@contextmanager
+def _interruption(console: Console) -> Iterator[_Interruption]:
+    """Turn the first Ctrl-C, or a scheduler's SIGTERM, into a clean stop; the second stops at once."""
+    interruption = _Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption  # signals belong to the main thread
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if interruption.asked:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        interruption.asked = True
+        console.print("stopping after this step, with a checkpoint; once more stops at once")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(directory: RunDirectory, config: Config, progress: Progress, console: Console) -> Result:
+    finished = progress.step >= config.steps
+    if finished:
+        directory.finish({"step": progress.step, "episodes": progress.episode})
+        text = f"done: {progress.step} steps, in {directory.path}"
+    else:
+        text = f"stopped at step {progress.step}, which is saved: the same command goes on from there"
+    console.print(text, highlight=False, soft_wrap=True)
+    return Result(directory.path, progress.step, finished)

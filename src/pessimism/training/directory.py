@@ -1,0 +1,106 @@
+"""A run is a directory: made once, checked at every start, held by one process at a time."""
+
+import fcntl
+import json
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from pessimism import records
+from pessimism.config import Config, differences, dump_yaml, validated
+from pessimism.errors import UserError
+
+
+class RunDirectory:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open(self, config: Config, sources: Mapping[str, str], needed_bytes: int) -> None:
+        """Take the directory for a run of `config`; refuse if another run or process has it."""
+        existing = read_config(self.path) if (self.path / records.CONFIG).exists() else None
+        if existing is not None and (changed := differences(existing, config)):
+            raise UserError(
+                f"{self.path} holds a run with other settings ({'; '.join(changed)}); "
+                "nothing was changed: give another --out, or the settings of that run"
+            )
+        try:
+            self._check_free(needed_bytes)
+            self.path.mkdir(parents=True, exist_ok=True)
+            foreign = [file.name for file in self.path.iterdir() if file.name != records.LOCK]
+            if existing is None and foreign:
+                raise UserError(f"{self.path} is not empty and holds no run ({foreign[0]}): give another --out")
+            self._lock()
+            self._replace(records.CONFIG, dump_yaml(config, sources))
+            if existing is None:
+                self._replace(records.MANIFEST, json.dumps(manifest(config), indent=2) + "\n")
+        except OSError as error:
+            raise UserError(f"cannot write to {self.path}: {error.strerror}; give another --out") from None
+
+    @property
+    def done(self) -> dict[str, Any] | None:
+        """The summary of a finished run."""
+        path = self.path / records.DONE
+        return dict(json.loads(path.read_text())) if path.exists() else None
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Mark the run as finished."""
+        self._replace(records.DONE, json.dumps(summary) + "\n")
+
+    def _replace(self, name: str, text: str) -> None:
+        temporary = self.path / f"{name}.writing"
+        temporary.write_text(text)
+        temporary.replace(self.path / name)
+
+    def _lock(self) -> None:
+        self.lock = (self.path / records.LOCK).open("w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another process is training in {self.path}: wait for it, or give another --out"
+            ) from None
+
+    def _check_free(self, needed: int) -> None:
+        place = next(parent for parent in (self.path, *self.path.absolute().parents) if parent.exists())
+        free = shutil.disk_usage(place).free
+        if free < needed:
+            raise UserError(
+                f"the run needs up to {needed / 1e9:.1f} GB of disk and {place} has {free / 1e9:.1f} GB free: "
+                "give another --out or a smaller --replay-capacity"
+            )
+
+
+def read_config(path: Path) -> Config:
+    """Return the settings of the run in a directory."""
+    file = path / records.CONFIG
+    try:
+        values = yaml.safe_load(file.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{path} holds no run: there is no {records.CONFIG}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{file} is not a config of this library")
+    return validated(values)
+
+
+def manifest(config: Config) -> dict[str, Any]:
+    """Return what the numbers of a run may depend on beside its settings."""
+    packages = ("pessimism", "torch", "numpy", "gymnasium", "mujoco")
+    return {
+        "versions": {name: metadata.version(name) for name in packages} | {"python": platform.python_version()},
+        "machine": {"system": platform.platform(), "processor": platform.processor() or platform.machine()},
+        "threads": torch.get_num_threads(),
+        "device": config.device,
+        "env": {"id": config.env, "kwargs": config.env_kwargs},
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }

@@ -1,0 +1,57 @@
+"""What the user sees of a run while it goes on: a live line in a terminal, plain lines elsewhere."""
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pessimism.training.loop import Callback
+from pessimism.training.loop import Progress as RunProgress
+
+SHOWN = {
+    "eval/mean_reward": ("return", "{:.1f}"),
+    "train/beta": ("beta", "{:.3f}"),
+    "bias/mean": ("bias", "{:+.2f}"),
+    "time/fps": ("steps/s", "{:.1f}"),
+}
+
+
+class Display(Callback):
+    """Shows return, beta, bias, speed and time left."""
+
+    def __init__(self, console: Console, steps: int, step: int) -> None:
+        self.console, self.last_step = console, step
+        self.live = console.is_terminal
+        self.texts = {label: "-" for label, _ in SHOWN.values()}
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            disable=not self.live,
+            transient=True,
+            speed_estimate_period=120,
+        )
+        self.task = self.progress.add_task("training", total=steps, completed=step, numbers="")
+        self.progress.start()
+
+    def on_step(self, progress: RunProgress) -> None:
+        """Move the bar."""
+        self.progress.update(self.task, completed=progress.step)
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Show new numbers; a finished evaluation also leaves a line where there is no live display."""
+        for name, (label, pattern) in SHOWN.items():
+            if name in metrics:
+                self.texts[label] = pattern.format(metrics[name])
+        numbers = "  ".join(f"{label} {text}" for label, text in self.texts.items())
+        self.progress.update(self.task, numbers=numbers)
+        if not self.live and step != self.last_step and "eval/mean_reward" in metrics:
+            self.last_step = step
+            self.console.print(f"step {step}  {numbers}", highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self.progress.stop()
