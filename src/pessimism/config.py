@@ -222,6 +222,11 @@ def validated(values: Mapping[str, Any]) -> Config:
         if path and path[0] == "pessimism" and len(path) > 1:
             del path[1]  # the union's tag
         name = ".".join(path)
+        if first["type"] == "extra_forbidden" and name in option_names():
+            raise UserError(f"the rule {values['pessimism']['name']} has no setting {path[-1]}") from None
+        if first["type"] == "union_tag_invalid":
+            rules = first["ctx"]["expected_tags"].replace("'", "")
+            raise UserError(f"pessimism.name: there is no rule {first['ctx']['tag']}, only {rules}") from None
         if first["type"] == "extra_forbidden":
             raise UserError(f"unknown setting {name}{nearest(name, option_names())}") from None
         if first["type"] == "missing":

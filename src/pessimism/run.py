@@ -22,7 +22,8 @@ from pessimism.errors import UserError
 from pessimism.ops import compiler
 from pessimism.presets import sources
 from pessimism.training.bias import BiasMeter
-from pessimism.training.directory import RunDirectory
+from pessimism.training.checkpoint import CheckpointStore
+from pessimism.training.directory import RunDirectory, read_config
 from pessimism.training.display import Display
 from pessimism.training.evaluate import Evaluator
 from pessimism.training.loop import Callback, Progress, Trainer
@@ -119,6 +120,17 @@ def record(assembly: Assembly, path: Path, callbacks: Sequence[Callback], consol
         finally:
             recorder.close()
     return _end(directory, config, progress, console)
+
+
+def load_run(path: Path) -> tuple[Assembly, int]:
+    """Return a run as its newest checkpoint left it, and that checkpoint's step. Its directory stays untouched."""
+    config = read_config(path)
+    checkpoint, _ = CheckpointStore(path, config.checkpoint.keep).load(None)
+    if checkpoint is None:
+        raise UserError(f"the run in {path} has no checkpoint yet: let it train on")
+    assembly = assemble(config.model_copy(update={"compile": False}))
+    assembly.agent.load_state_dict(checkpoint.part("agent"))
+    return assembly, checkpoint.step
 
 
 def _resolved(config: Config, env: gym.ControlEnv) -> tuple[Config, dict[str, str]]:

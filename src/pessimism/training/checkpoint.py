@@ -37,6 +37,11 @@ class Checkpoint(NamedTuple):
     tensors: dict[str, Tensor]
     state: dict[str, Any]
 
+    def part(self, name: str) -> dict[str, Tensor]:
+        """Return the tensors whose names begin with `name.`, without it."""
+        prefix = f"{name}."
+        return {key.removeprefix(prefix): t for key, t in self.tensors.items() if key.startswith(prefix)}
+
 
 class TornError(Exception):
     """A checkpoint that is not whole, or not one of ours."""
@@ -56,7 +61,9 @@ class CheckpointStore:
         """Write a checkpoint, then remove what no kept one needs."""
         temporary = self.checkpoints / f"step_{checkpoint.step:09d}{WRITING}"
         try:
-            temporary.mkdir(parents=True, exist_ok=True)
+            for leftover in self.checkpoints.glob(f"*{WRITING}"):  # of a process that was killed while writing
+                shutil.rmtree(leftover)
+            temporary.mkdir(parents=True)
             self.replay.mkdir(exist_ok=True)
             segments = self._save_rows(replay)
             _write_tensors(temporary / TENSORS, checkpoint.tensors)
@@ -76,16 +83,15 @@ class CheckpointStore:
         self.segments = segments
         self._prune()
 
-    def load(self, replay: Replay) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest whole checkpoint, with its replay, and a line for each torn one."""
-        for leftover in self.checkpoints.glob(f"*{WRITING}"):
-            shutil.rmtree(leftover)
-        found = sorted(self.checkpoints.glob("step_*"), reverse=True)
+    def load(self, replay: Replay | None) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest whole checkpoint, its transitions put into `replay`, and a line for each torn one."""
+        found = [path for path in sorted(self.checkpoints.glob("step_*"), reverse=True) if not path.suffix]
         torn: list[str] = []
         for path in found:
             try:
                 checkpoint = self._read(path)
-                self._load_rows(checkpoint.state["segments"], replay)
+                if replay is not None:
+                    self._load_rows(checkpoint.state["segments"], replay)
             except TornError as error:
                 torn.append(f"checkpoint {path.name} is skipped: {error}")
                 continue
@@ -208,4 +214,4 @@ def generator_states(generators: Mapping[str, torch.Generator]) -> dict[str, Ten
 def load_generators(generators: Mapping[str, torch.Generator], tensors: Mapping[str, Tensor]) -> None:
     """Set each random stream back."""
     for name, generator in generators.items():
-        generator.set_state(tensors[f"generator.{name}"])
+        generator.set_state(tensors[name])

@@ -199,11 +199,8 @@ class Trainer:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go back to a checkpoint: the running episode is played again, action by action."""
         tensors, state = checkpoint.tensors, checkpoint.state
-        prefix = "agent."
-        self.agent.load_state_dict(
-            {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-        )
-        load_generators(self.generators, tensors)
+        self.agent.load_state_dict(checkpoint.part("agent"))
+        load_generators(self.generators, checkpoint.part("generator"))
         self.averages.load(state["averages"])
         self.dual_td.load(state["dual_td"])
         actions: list[Any] = list(tensors["episode.actions"].numpy())

@@ -1,0 +1,236 @@
+"""The command line. Heavy modules are imported by the command that needs them."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from pessimism.config import Config, field_info, leaves, merge, nested, option_names, validated
+from pessimism.envs.tasks import PAPER_TASKS, target_entropy
+from pessimism.errors import UserError, nearest
+from pessimism.presets import PRESETS, preset, preset_values, sources
+
+OUT = "--out"
+CONFIG = "--config"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; a mistake in it is answered with one line and exit code 2."""
+    try:
+        parsed, rest = _parser().parse_known_args(arguments)
+        command: Callable[[argparse.Namespace, list[str]], int] = parsed.command
+        return command(parsed, rest)
+    except UserError as error:
+        print(f"pessimism: {error}", file=sys.stderr)
+        return 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, and which knows nothing of abbreviations."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage."""
+        raise UserError(f"{message}; see {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="pessimism", description=__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+
+    def add(name: str, command: Callable[[argparse.Namespace, list[str]], int], text: str, **extra: Any) -> Any:  # noqa: ANN401
+        sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **extra)
+        sub.set_defaults(command=command)
+        return sub
+
+    train = add(
+        "train", _train, "train an agent; the same command goes on with a run that was cut off", add_help=False
+    )
+    train.add_argument("algorithm", nargs="?", help="see pessimism list")
+    train.add_argument("-h", "--help", action="store_true", dest="wants_help")
+    for name, command, text in (
+        ("eval", _evaluate, "deterministic episodes of a run's newest checkpoint"),
+        ("bias", _bias, "measure the bias of a run's critics: predicted against observed soft returns"),
+    ):
+        sub = add(name, command, text)
+        sub.add_argument("run", type=Path, help="directory of the run")
+        sub.add_argument("--episodes", type=int, default=10, help="episodes to run (10)")
+        sub.add_argument("--seed", type=int, default=0, help="seed of the episodes (0)")
+    plot = add("plot", _plot, "draw return, beta and measured bias of a run")
+    plot.add_argument("run", type=Path, help="directory of the run")
+    video = add("video", _video, "film a run's newest checkpoint")
+    video.add_argument("run", type=Path, help="directory of the run")
+    listing = add("list", _list, "algorithms, their settings and tasks")
+    listing.add_argument("algorithm", nargs="?", help="show all settings of this one, with their sources")
+    add("doctor", _doctor, "what is installed, and how fast this machine is")
+    demo = add("demo", _demo, "train GPL-SAC on a MuJoCo task in a few minutes, with curve and video")
+    demo.add_argument("--seed", type=int, default=0, help="seed (0)")
+    demo.add_argument(OUT, type=Path, default=None, help="directory of the run (runs/demo/seed_N)")
+    return parser
+
+
+def _no_more(rest: list[str]) -> None:
+    if rest:
+        raise UserError(f"unexpected {rest[0]}; see pessimism --help")
+
+
+def parse_options(rest: list[str]) -> tuple[dict[str, Any], Path | None]:
+    """Return the settings and the directory asked for by `--name value` pairs, YAML values."""
+    known = {f"--{name.replace('_', '-')}": name for name in option_names()}
+    values: dict[str, Any] = {}
+    out: Path | None = None
+    tokens = iter(rest)
+    for token in tokens:
+        option, equals, inline = token.partition("=")
+        if option not in known and option not in (OUT, CONFIG):
+            raise UserError(f"unknown option {token}{nearest(option, [*known, OUT, CONFIG])}")
+        text = inline if equals else next(tokens, None)
+        if text is None or (not equals and text.startswith("--")):
+            raise UserError(f"{option} needs a value")
+        if option == OUT:
+            out = Path(text)
+        elif option == CONFIG:
+            values = merge(_read_yaml(Path(text)), values)
+        else:
+            values = merge(values, nested(known[option], _value(text, option)))
+    return values, out
+
+
+def _value(text: str, option: str) -> Any:  # noqa: ANN401
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise UserError(f"{option}: {text!r} is not a value") from None
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is not a list of settings: write them as name: value")
+    return values
+
+
+def _train(parsed: argparse.Namespace, rest: list[str]) -> int:
+    if parsed.wants_help or parsed.algorithm is None:
+        return _train_help(parsed.algorithm or "gpl-sac")
+    values = preset_values(parsed.algorithm)
+    asked, out = parse_options(rest)
+    config = validated(merge(values, asked | {"algorithm": parsed.algorithm}))
+
+    from pessimism.run import run
+
+    return 0 if run(config, out, console=Console(stderr=False)).finished else 130
+
+
+def _train_help(algorithm: str) -> int:
+    console = Console()
+    console.print(
+        "usage: pessimism train ALGORITHM --env ID [--out DIR] [--config FILE] [--SETTING VALUE ...]\n"
+        "\nTrain an agent. The same command goes on with a run that was cut off.\n"
+        "FILE is YAML with the settings below; the command line comes after it.\n",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print(_settings_table(algorithm, option=True))
+    return 0
+
+
+def _settings_table(algorithm: str, option: bool) -> Table:
+    config = Config.model_validate(preset_values(algorithm) | {"env": "any"})
+    table = Table("option" if option else "setting", "value", "what", "source", title=f"settings of {algorithm}")
+    origin = sources(config, field_info(config, "target_entropy")[1])
+    for path, value in leaves(config):
+        text, _, _ = field_info(config, path)
+        shown = "" if path == "env" else "-" if value is None else str(value)
+        table.add_row(f"--{path.replace('_', '-')}" if option else path, shown, text, origin[path])
+    return table
+
+
+def _list(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    console = Console()
+    if parsed.algorithm:
+        preset(parsed.algorithm)
+        console.print(_settings_table(parsed.algorithm, option=False))
+        return 0
+    algorithms = Table("algorithm", "what", "source", title="algorithms")
+    for name, one in PRESETS.items():
+        algorithms.add_row(name, one.summary, one.source)
+    tasks = Table("task", "target entropy", "source", title="tasks of the paper (any Gymnasium id works)")
+    for task in PAPER_TASKS:
+        entropy, source = target_entropy(task, 0)
+        tasks.add_row(task, str(entropy), source)
+    console.print(algorithms, tasks)
+    return 0
+
+
+def _evaluate(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.run import load_run
+    from pessimism.training.evaluate import Evaluator
+
+    assembly, step = load_run(parsed.run)
+    evaluation = Evaluator(assembly.make_env, parsed.episodes, parsed.seed)(assembly.agent, step)
+    metrics = evaluation.metrics()
+    print(f"{assembly.config.algorithm} on {assembly.config.env} after {step} steps, {parsed.episodes} episodes")
+    print(f"return {metrics['eval/mean_reward']:.1f} +- {metrics['eval/std_reward']:.1f}", end=", ")
+    print(f"length {metrics['eval/mean_ep_length']:.0f}")
+    return 0
+
+
+def _bias(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.run import load_run
+    from pessimism.training.bias import BiasMeter
+
+    assembly, step = load_run(parsed.run)
+    config = assembly.config
+    meter = BiasMeter(assembly.make_env, parsed.episodes, config.bias.tail, config.discount, parsed.seed)
+    bias = meter(assembly.agent, step)
+    print(
+        f"{config.algorithm} on {config.env} after {step} steps, {bias.states} states of {parsed.episodes} episodes"
+    )
+    print(f"predicted {bias.value:.2f}, observed {bias.soft_return:.2f} (soft returns)")
+    print(f"bias {bias.mean:+.2f} +- {bias.std:.2f}", end=", ")
+    print(f"normalised {bias.normalized_mean:+.3f} +- {bias.normalized_std:.3f}")
+    if bias.bootstrapped:
+        print(f"{bias.bootstrapped:.0%} of the states end in the critics' own estimate: episodes are short")
+    return 0
+
+
+def _plot(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.analysis.curves import plot_run
+
+    print(plot_run(parsed.run))
+    return 0
+
+
+def _video(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.video import film
+
+    print(film(parsed.run))
+    return 0
+
+
+def _doctor(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.doctor import examine
+
+    return examine(Console())
+
+
+def _demo(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.demo import demo
+
+    return demo(parsed.seed, parsed.out, Console())

@@ -1,0 +1,73 @@
+"""What is installed here, what is missing, and how fast an update is."""
+
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib import metadata
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from pessimism.build import build_agent
+from pessimism.config import Config
+from pessimism.ops import compiler
+from pessimism.types import Batch
+from pessimism.video import RENDER_HELP
+
+PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "safetensors", "pydantic")
+OPTIONAL = {"matplotlib": "report", "imageio-ffmpeg": "report", "tensorboard": "tracking", "wandb": "wandb"}
+RENDER = (
+    "import gymnasium, warnings; warnings.simplefilter('ignore');"
+    "e = gymnasium.make('InvertedPendulum-v5', render_mode='rgb_array', width=64, height=64);"
+    "e.reset(); assert e.render().any()"
+)
+SECONDS = 5.0
+
+
+def examine(console: Console) -> int:
+    """Print a table of findings; return 0 if everything needed is there."""
+    table = Table("what", "found", "note", title="pessimism doctor")
+    table.add_row("python", platform.python_version(), sys.executable)
+    for name in PACKAGES:
+        table.add_row(name, metadata.version(name), "")
+    for name, extra in OPTIONAL.items():
+        there = importlib.util.find_spec(name.replace("-", "_")) is not None
+        hint = "" if there else f"pip install 'pessimism[{extra}]'"
+        table.add_row(name, metadata.version(name) if there else "missing", hint)
+    table.add_row("C++ compiler", compiler() or "missing", "" if compiler() else "updates run uncompiled, slower")
+    for backend in ("egl", "osmesa"):
+        table.add_row(f"renderer {backend}", *_renders(backend))
+    table.add_row("threads", str(torch.get_num_threads()), f"of {os.cpu_count()} cores; --threads N")
+    table.add_row(
+        "CUDA", "yes" if torch.cuda.is_available() else "no", "--device cuda" if torch.cuda.is_available() else ""
+    )
+    console.print(table)
+    speed = _milliseconds_per_step()
+    console.print(f"one GPL-SAC step (10 residual critics, 20 updates, batch 256), uncompiled: {speed:.0f} ms")
+    return 0
+
+
+def _renders(backend: str) -> tuple[str, str]:
+    """Try a backend in a process of its own: MuJoCo takes one per process."""
+    environment = {**os.environ, "MUJOCO_GL": backend}
+    attempt = subprocess.run([sys.executable, "-c", RENDER], env=environment, capture_output=True, check=False)
+    return ("works", "") if attempt.returncode == 0 else ("no", RENDER_HELP)
+
+
+def _milliseconds_per_step() -> float:
+    """Time updates of HalfCheetah's size for about five seconds; return the median."""
+    obs_size, action_size, updates, batch_size = 17, 6, 20, 256
+    config = Config(env="HalfCheetah-v4", target_entropy=-3.0, compile=False)
+    agent = build_agent(config, obs_size, action_size)
+    obs, action, one = (torch.randn(updates, batch_size, n) for n in (obs_size, action_size, 1))
+    batch = Batch(obs, action.tanh(), one, torch.full_like(one, 0.99), obs)
+    times, started = [], time.perf_counter()
+    while time.perf_counter() - started < SECONDS:
+        before = time.perf_counter()
+        agent.update(batch, 1)
+        times.append(time.perf_counter() - before)
+    return 1000 * sorted(times)[len(times) // 2]

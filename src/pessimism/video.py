@@ -1,0 +1,62 @@
+"""A short film of a trained agent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pessimism import records
+from pessimism.envs import gym
+from pessimism.errors import UserError
+from pessimism.run import load_run
+from pessimism.training.seeding import stream_seed
+from pessimism.types import Agent
+
+SECONDS = 10
+RENDER_HELP = "apt-get install libegl1 libgl1 (or libosmesa6, with MUJOCO_GL=osmesa)"
+
+
+def film(run: Path) -> Path:
+    """Film the newest checkpoint acting deterministically; return the video's path."""
+    try:
+        import imageio_ffmpeg
+    except ImportError:
+        raise UserError("no video encoder is installed: pip install 'pessimism[report]'") from None
+    assembly, _ = load_run(run)
+    config = assembly.config
+    env = gym.make(config.env, **config.env_kwargs, render_mode="rgb_array")
+    rate = int(env.env.metadata.get("render_fps", 30))
+    every = max(1, round(rate / 25))  # about 25 frames a second, in real time
+    frames = _frames(env, assembly.agent, config.seed, SECONDS * rate, every)
+    first = next(frames)
+    path = run / records.VIDEO
+    writer = imageio_ffmpeg.write_frames(str(path), first.shape[1::-1], fps=rate / every, macro_block_size=1)
+    writer.send(None)
+    writer.send(np.ascontiguousarray(first))
+    for frame in frames:
+        writer.send(np.ascontiguousarray(frame))
+    writer.close()
+    env.close()
+    return path
+
+
+def _frames(env: gym.ControlEnv, agent: Agent, seed: int, steps: int, every: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield every `every`-th frame of one episode after another."""
+    episode, obs = 0, env.reset(stream_seed(seed, "video", 0))
+    for tick in range(steps):
+        if tick % every == 0:
+            yield _frame(env)
+        after = env.step(agent.mode(torch.from_numpy(obs)[None])[0].numpy())
+        obs = after.obs
+        if after.terminated or after.truncated:
+            episode += 1
+            obs = env.reset(stream_seed(seed, "video", episode))
+
+
+def _frame(env: gym.ControlEnv) -> NDArray[np.uint8]:
+    try:
+        return env.render()
+    except Exception as error:  # each GL platform fails in a way of its own
+        raise UserError(f"nothing can be rendered here ({type(error).__name__}): {RENDER_HELP}") from None
