@@ -97,29 +97,39 @@ def run(
 
 def record(assembly: Assembly, path: Path, callbacks: Sequence[Callback], console: Console) -> Result:
     """Train inside a run directory."""
-    config, trainer = assembly.config, assembly.trainer
+    config, replay = assembly.config, assembly.trainer.replay
+    stored = min(replay.capacity, config.steps)
+    replay_bytes = replay.nbytes * stored // replay.capacity
     directory = RunDirectory(path)
-    stored = min(trainer.replay.capacity, config.steps)
-    replay_bytes = trainer.replay.nbytes * stored // trainer.replay.capacity
-    directory.open(config, assembly.sources, replay_bytes + LOGS_BYTES)
     say = partial(console.print, highlight=False, soft_wrap=True)
-    if (done := directory.done) and done["step"] >= config.steps:
-        say(f"{path} is done: {done['step']} steps")
-        return Result(path, done["step"], True)
-    say(f"{config.algorithm} on {config.env}, seed {config.seed}, in {path}")
-    say(f"replay of up to {stored} transitions: {replay_bytes / 1e6:.1f} MB")
-    recorder = Recorder(directory, config)
+    with directory.taken(config, assembly.sources, replay_bytes + LOGS_BYTES):
+        if (done := directory.done) and done["step"] >= config.steps:
+            say(f"{path} is done: {done['step']} steps")
+            return Result(path, done["step"], True)
+        say(f"{config.algorithm} on {config.env}, seed {config.seed}, in {path}")
+        say(f"replay of up to {stored} transitions: {replay_bytes / 1e6:.1f} MB")
+        progress = _train(assembly.trainer, Recorder(directory, config), callbacks, console)
+        finished = progress.step >= config.steps
+        if finished:
+            directory.finish({"step": progress.step, "episodes": progress.episode})
+            say(f"done: {progress.step} steps, in {path}")
+        else:
+            say(f"stopped at step {progress.step}, which is saved: the same command goes on from there")
+    return Result(path, progress.step, finished)
+
+
+def _train(trainer: Trainer, recorder: Recorder, callbacks: Sequence[Callback], console: Console) -> Progress:
+    """Go on from the newest checkpoint, recording everything."""
     step, torn = recorder.resume(trainer)
-    for line in (*torn, *_start_lines(config, step)):
-        say(line)
+    for line in (*torn, *_start_lines(recorder.config, step)):
+        console.print(line, highlight=False, soft_wrap=True)
+    display = Display(console, recorder.config.steps, step)
     with _interruption(console) as interruption:
-        display = Display(console, config.steps, step)
         try:
             recorder.attach(trainer, [display], [display, *callbacks, interruption])
-            progress = trainer.run()
+            return trainer.run()
         finally:
             recorder.close()
-    return _end(directory, config, progress, console)
 
 
 def load_run(path: Path) -> tuple[Assembly, int]:
@@ -192,14 +202,3 @@ def _interruption(console: Console) -> Iterator[_Interruption]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _end(directory: RunDirectory, config: Config, progress: Progress, console: Console) -> Result:
-    finished = progress.step >= config.steps
-    if finished:
-        directory.finish({"step": progress.step, "episodes": progress.episode})
-        text = f"done: {progress.step} steps, in {directory.path}"
-    else:
-        text = f"stopped at step {progress.step}, which is saved: the same command goes on from there"
-    console.print(text, highlight=False, soft_wrap=True)
-    return Result(directory.path, progress.step, finished)

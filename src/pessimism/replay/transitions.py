@@ -52,6 +52,5 @@ class TransitionReplay:
         """Store rows that `newest` of a replay of this shape gave out."""
         if rows.shape[1] != self.rows.shape[1]:
             raise ValueError(f"rows of width {rows.shape[1]} do not fit a replay of width {self.rows.shape[1]}")
-        rows = rows[-self.capacity :]
         self.rows[torch.arange(self.added, self.added + len(rows)) % self.capacity] = rows
         self.added += len(rows)

@@ -5,10 +5,11 @@ import json
 import platform
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 import yaml
@@ -24,8 +25,9 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def open(self, config: Config, sources: Mapping[str, str], needed_bytes: int) -> None:
-        """Take the directory for a run of `config`; refuse if another run or process has it."""
+    @contextmanager
+    def taken(self, config: Config, sources: Mapping[str, str], needed_bytes: int) -> Iterator[None]:
+        """Hold the directory for a run of `config`; refuse if another run or process has it."""
         existing = read_config(self.path) if (self.path / records.CONFIG).exists() else None
         if existing is not None and (changed := differences(existing, config)):
             raise UserError(
@@ -38,12 +40,15 @@ class RunDirectory:
             foreign = [file.name for file in self.path.iterdir() if file.name != records.LOCK]
             if existing is None and foreign:
                 raise UserError(f"{self.path} is not empty and holds no run ({foreign[0]}): give another --out")
-            self._lock()
+            lock = (self.path / records.LOCK).open("w")
+        except OSError as error:
+            raise UserError(f"cannot write to {self.path}: {error.strerror}; give another --out") from None
+        with lock:
+            self._lock(lock)
             self._replace(records.CONFIG, dump_yaml(config, sources))
             if existing is None:
                 self._replace(records.MANIFEST, json.dumps(manifest(config), indent=2) + "\n")
-        except OSError as error:
-            raise UserError(f"cannot write to {self.path}: {error.strerror}; give another --out") from None
+            yield
 
     @property
     def done(self) -> dict[str, Any] | None:
@@ -60,14 +65,11 @@ class RunDirectory:
         temporary.write_text(text)
         temporary.replace(self.path / name)
 
-    def _lock(self) -> None:
-        self.lock = (self.path / records.LOCK).open("w")
+    def _lock(self, file: IO[str]) -> None:
         try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(
-                f"another process is training in {self.path}: wait for it, or give another --out"
-            ) from None
+            raise UserError(f"another process trains in {self.path}: wait for it, or give another --out") from None
 
     def _check_free(self, needed: int) -> None:
         place = next(parent for parent in (self.path, *self.path.absolute().parents) if parent.exists())

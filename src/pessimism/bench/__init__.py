@@ -1,0 +1,148 @@
+"""`pessimism bench`: how fast an environment step is learned from, against peers and against the limit."""
+
+import dataclasses
+from pathlib import Path
+
+from rich.console import Console
+
+from pessimism.bench.paper import GPL_SAC, VARIANTS
+from pessimism.bench.peers import peers_python
+from pessimism.bench.report import PaperReport, PaperRow, SpeedReport, check_writable, write_json
+from pessimism.bench.turns import Entry, choose_cores, load, measure
+from pessimism.bench.worker import Setting
+from pessimism.errors import UserError
+
+PEERS = Path(".venv-peers")
+
+
+def run_speed(
+    *,
+    members: int = 10,
+    updates: int = 20,
+    batch: int = 256,
+    rounds: int = 10,
+    seconds: float = 210.0,
+    threads: int | None = None,
+    peers: Path | None = PEERS,
+    json_path: Path | None = None,
+    console: Console | None = None,
+) -> SpeedReport:
+    """Measure this library and its peers at one setting, in turns, and print the table.
+
+    `seconds` is the time of all blocks together, set-up and warm-up apart. Without a directory for the
+    `peers`, or where their environment cannot be made, they are left out.
+    """
+    console = console or Console()
+    check(members, updates, batch, rounds, json_path)
+    setting = Setting(members=members, updates=updates, batch=batch, cores=choose_cores(threads))
+    shared = common(setting, rounds)
+    entries, left_out = own_entries(setting), {}
+    if peers is not None:
+        try:
+            entries += peer_entries(setting, peers_python(peers, console))
+        except UserError as error:
+            left_out["peers"] = str(error)
+            console.print(f"going on without the peers: {error}", highlight=False, markup=False)
+    measured, stopped = measure(entries, rounds=rounds, seconds=seconds, console=console)
+    report = SpeedReport(shared, list(measured.values()), left_out | stopped)
+    publish(report, console, json_path)
+    return report
+
+
+def run_paper(
+    *,
+    batch: int = 256,
+    rounds: int = 7,
+    seconds: float = 240.0,
+    threads: int | None = None,
+    json_path: Path | None = None,
+    console: Console | None = None,
+) -> PaperReport:
+    """Measure the rows of the paper's table of training times, in turns, and print both beside each other."""
+    from pessimism.ops import compiler
+
+    console = console or Console()
+    check(GPL_SAC.members, GPL_SAC.updates, batch, rounds, json_path)
+    contestant = "pessimism-eager" if compiler() is None else "pessimism-compiled"
+    base = dataclasses.replace(GPL_SAC, contestant=contestant, batch=batch, cores=choose_cores(threads))
+    shared = {"contestant": contestant, **common(base, rounds)}
+    entries, missing = paper_entries(base)
+    measured, stopped = measure(entries, rounds=rounds, seconds=seconds, console=console)
+    reasons = missing | stopped
+    rows = [
+        PaperRow(name, paper_seconds, measured.get(name), reasons.get(name, ""))
+        for name, paper_seconds, _ in VARIANTS
+    ]
+    report = PaperReport(shared, rows)
+    publish(report, console, json_path)
+    return report
+
+
+def own_entries(setting: Setting) -> list[Entry]:
+    """Return this library's contestants and the limits, for both critics."""
+    notes = {
+        "limit-batched": "the matrix products of the step alone, as batched products",
+        "limit-single": "as many operations in one large matrix product",
+        "pessimism-compiled": "",
+        "pessimism-eager": "",
+    }
+    return [
+        Entry(f"{name} ({critic})", dataclasses.replace(setting, contestant=name, critic=critic), note=note)
+        for critic in ("plain", "residual")
+        for name, note in notes.items()
+    ]
+
+
+def peer_entries(setting: Setting, python: Path) -> list[Entry]:
+    """Return the peers, who have the plain critic only."""
+    notes = {
+        "sbx": f"policy_delay {setting.updates}; takes the lowest critic, learns no penalty",
+        "sb3": f"more work than asked: updates the policy {setting.updates} times instead of once",
+    }
+    return [
+        Entry(f"{name} (plain)", dataclasses.replace(setting, contestant=name), python, note)
+        for name, note in notes.items()
+    ]
+
+
+def paper_entries(base: Setting) -> tuple[list[Entry], dict[str, str]]:
+    """Return the rows of the paper's table that this version can measure, and why not the others."""
+    from pessimism.bench.contestants import missing_for
+
+    entries, missing = [], {}
+    for name, _, setting in VARIANTS:
+        if missing_for(setting.strategy):
+            missing[name] = "not yet available"
+        else:
+            wanted = dataclasses.replace(setting, contestant=base.contestant, batch=base.batch, cores=base.cores)
+            entries.append(Entry(name, wanted, cached=True))
+    return entries, missing
+
+
+def common(setting: Setting, rounds: int) -> dict[str, object]:
+    """Return what all lines of a table have in common."""
+    fields = ("members", "updates", "batch", "obs_size", "action_size", "hidden")
+    sizes = {name: getattr(setting, name) for name in fields}
+    return sizes | {
+        "threads": len(setting.cores),
+        "cores": list(setting.cores),
+        "rounds": rounds,
+        "load": round(load(), 1),
+    }
+
+
+def publish(report: SpeedReport | PaperReport, console: Console, json_path: Path | None) -> None:
+    """Print a report, and write it where asked."""
+    report.show(console)
+    if json_path is not None:
+        write_json(json_path, report.record())
+
+
+def check(members: int, updates: int, batch: int, rounds: int, json_path: Path | None) -> None:
+    """Refuse what cannot be measured."""
+    least = {"members": (members, 2), "updates": (updates, 1), "batch": (batch, 1), "rounds": (rounds, 1)}
+    for name, (value, minimum) in least.items():
+        if value < minimum:
+            raise UserError(f"{name} must be at least {minimum}; got {value}")
+    if json_path is not None:
+        check_writable(json_path)

@@ -1,0 +1,90 @@
+"""This library's contestants: agents at the sizes asked for, with a full replay and no environment."""
+
+import itertools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pessimism import values
+from pessimism.agents.sac import SACAgent
+from pessimism.bench.worker import Setting, Step
+from pessimism.errors import UserError
+from pessimism.nn.actor import SquashedGaussianActor
+from pessimism.nn.critic import EnsembleCritic, plain_critic, residual_critic
+from pessimism.ops import compiler
+from pessimism.replay.transitions import TransitionReplay
+from pessimism.schedules import linear
+from pessimism.strategies import FixedPenalty, LearnedPenalty, Pessimism
+
+QUANTILES = 10  # the paper's M
+DISCOUNT = 0.99
+
+
+def own_step(setting: Setting) -> Step:
+    """Return a step that samples the batches of an environment step and learns from them."""
+    torch.manual_seed(0)
+    replay = full_replay(setting)
+    agent = build_agent(setting)
+    steps = itertools.count()
+    return lambda: agent.update(replay.sample(setting.updates, setting.batch), next(steps))
+
+
+def full_replay(setting: Setting) -> TransitionReplay:
+    """Return a replay full of random transitions."""
+    generator = torch.Generator().manual_seed(0)
+    replay = TransitionReplay(setting.replay, setting.obs_size, setting.action_size, DISCOUNT, generator)
+    rows = torch.randn(setting.replay, sum(replay.widths))
+    rows[:, setting.obs_size + setting.action_size + 1] = DISCOUNT
+    replay.append_rows(rows)
+    return replay
+
+
+def build_agent(setting: Setting) -> SACAgent:
+    """Return the agent that the setting describes."""
+    compiled = setting.contestant == "pessimism-compiled"
+    if compiled and compiler() is None:
+        raise UserError("no C++ compiler found: install g++ or clang++, or set CXX")
+    quantiles = setting.strategy.startswith("quantile")
+    return SACAgent(
+        actor=SquashedGaussianActor(setting.obs_size, setting.action_size, setting.hidden),
+        critic=build_critic(setting, atoms=QUANTILES if quantiles else 1),
+        pessimism=build_strategy(setting.strategy),
+        target_entropy=-float(setting.action_size),
+        td_loss=_quantile_function("quantile_huber_loss") if quantiles else values.squared_td_loss,
+        compile=compiled,
+    )
+
+
+def build_critic(setting: Setting, atoms: int) -> EnsembleCritic:
+    """Return the plain or the residual critic."""
+    form = plain_critic if setting.critic == "plain" else residual_critic
+    inputs = setting.obs_size + setting.action_size
+    return form(inputs, members=setting.members, atoms=atoms, hidden=setting.hidden)
+
+
+def build_strategy(name: str) -> Pessimism:
+    """Return one of the strategies of the paper's table of training times."""
+    match name:
+        case "fixed":
+            return FixedPenalty()
+        case "annealed":
+            return LearnedPenalty(optimism=linear(0.5, 0.0, 50_000))
+        case "quantile-w2":
+            return LearnedPenalty(disagreement=_quantile_function("pairwise_distance_w2"))
+        case _:
+            return LearnedPenalty()
+
+
+def missing_for(strategy: str) -> str | None:
+    """Return the name of the function that this version lacks for a strategy, if it lacks one."""
+    needed = {
+        "quantile-w1": ("quantile_huber_loss",),
+        "quantile-w2": ("quantile_huber_loss", "pairwise_distance_w2"),
+    }
+    return next((name for name in needed.get(strategy, ()) if not hasattr(values, name)), None)
+
+
+def _quantile_function(name: str) -> Callable[..., Tensor]:
+    function: Callable[..., Tensor] = getattr(values, name)
+    return function

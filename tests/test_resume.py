@@ -1,0 +1,110 @@
+"""Never lost: a run killed with SIGKILL again and again ends as one that was never interrupted, bit for bit."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from pessimism.config import merge, validated
+from pessimism.ops import compiler
+from pessimism.presets import PRESETS, preset_values
+from pessimism.run import run
+
+COMMAND = ["train", "gpl-sac", "--env", "Hopper-v4", "--steps", "1500", "--random-steps", "100", "--updates-per-step", "2", "--batch-size", "32", "--hidden", "32", "--critic.hidden", "32", "--critic.members", "3", "--compile", "false", "--threads", "1", "--evaluation.every", "200", "--evaluation.episodes", "2", "--bias.every", "300", "--bias.episodes", "2", "--checkpoint.every", "40", "--log.every", "30"]
+
+
+def start(out):
+    return subprocess.Popen([sys.executable, "-m", "pessimism", *COMMAND, "--out", out], stdout=subprocess.DEVNULL)
+
+
+def files_that_must_agree(directory):
+    names = ("metrics.jsonl", "evaluations.npz", "config.yaml", "DONE")
+    return {name: (Path(directory) / name).read_bytes() for name in names}
+
+
+def final_tensors(directory):
+    return load_file(sorted(Path(directory, "checkpoints").glob("step_*"))[-1] / "tensors.safetensors")
+
+
+def assert_same_run(one, other):
+    assert files_that_must_agree(one) == files_that_must_agree(other)
+    first, second = final_tensors(one), final_tensors(other)
+    assert first.keys() == second.keys()
+    assert all(first[name].equal(second[name]) for name in first)
+    episodes = [
+        [line.split(",")[:2] for line in Path(d, "0.monitor.csv").read_text().splitlines()[2:]]
+        for d in (one, other)
+    ]
+    assert episodes[0] == episodes[1]
+
+
+def wait_for_a_checkpoint_being_written(process, out):
+    while process.poll() is None:
+        if any(Path(out, "checkpoints").glob("*.writing")):
+            return
+        time.sleep(0.0002)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_a_run_ends_the_same():
+    whole = start("whole")
+    assert whole.wait(timeout=200) == 0
+    chance = random.Random(0)
+    kills = {"anywhere": 0, "while writing": 0}
+    while (process := start("broken")).poll() is None:
+        if kills["while writing"] < 2:
+            wait_for_a_checkpoint_being_written(process, "broken")
+            kind = "while writing"
+        elif kills["anywhere"] < 3:
+            time.sleep(chance.uniform(1.5, 5.0))  # from before the first step to far into the run
+            kind = "anywhere"
+        else:
+            assert process.wait(timeout=200) == 0
+            break
+        if process.poll() is None:
+            process.kill()
+            kills[kind] += 1
+        process.wait()
+    assert kills["while writing"] >= 1
+    assert kills["anywhere"] + kills["while writing"] >= 3
+    assert_same_run("whole", "broken")
+
+
+@pytest.mark.parametrize("algorithm", PRESETS)
+def test_a_run_cut_into_pieces_is_the_same_run(small, algorithm):
+    def train(steps, out):
+        values = merge(preset_values(algorithm), {**small, "steps": steps, "updates_per_step": 2})
+        assert run(validated(values), Path(out)).finished
+
+    for steps in (39, 40, 73, 120):  # before learning starts, at its start, within an episode, the end
+        train(steps, "pieces")
+    train(120, "whole")
+    for out in ("pieces", "whole"):  # how often it was asked is the only difference
+        assert (Path(out) / "DONE").exists()
+    assert_same_run("whole", "pieces")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
+def test_a_compiled_run_resumes_exactly_too(small):
+    def train(steps, out):
+        assert run(
+            validated(merge(preset_values("gpl-sac"), {**small, "steps": steps, "compile": True})), Path(out)
+        ).finished
+
+    train(60, "pieces")
+    train(90, "pieces")
+    train(90, "whole")
+    assert_same_run("whole", "pieces")
+
+
+def test_evaluation_and_bias_meter_leave_training_as_it_is(small):
+    for out, every in (("with", 20), ("without", 0)):
+        changes = {**small, "evaluation": {"every": every, "episodes": 2}, "bias": {"every": every, "episodes": 2}}
+        run(validated(merge(preset_values("gpl-sac"), changes)), Path(out))
+    first, second = final_tensors("with"), final_tensors("without")
+    assert all(first[name].equal(second[name]) for name in first)
