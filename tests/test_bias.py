@@ -2,10 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from pessimism.config import validated
+from pessimism.envs.gym import make
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.run import assemble
 from pessimism.training.bias import BiasMeter, measure, soft_returns
@@ -42,6 +44,15 @@ def made_episode(reward, log_prob, terminated=True):
         last_obs=torch.tensor([float(steps)]),
         terminated=terminated,
     )
+
+
+@pytest.mark.parametrize("name", ["Line", "Constant"])
+def test_toys_are_gymnasium_environments(name):
+    env = make(f"toys:pessimism-toys/{name}-v0", length=2)
+    env.reset(seed=0)
+    first, second = (env.step(np.zeros(1, dtype=np.float32)) for _ in range(2))
+    assert not (first.terminated or first.truncated)
+    assert second.terminated or second.truncated
 
 
 # --- the soft return -----------------------------------------------------------------------------------------
@@ -133,10 +144,10 @@ def test_bootstrapped_is_the_share_of_states():
 
 
 def test_normalised_bias_on_literals():
-    agent = UniformAgent(lambda obs: torch.tensor([[3.0], [26.0]])[: len(obs)])
+    agent = UniformAgent(lambda obs: torch.full_like(obs, 3.0))
     episodes = [made_episode([2.0], [0.0]), made_episode([-20.0], [0.0])]
     bias = measure(agent, episodes, discount=GAMMA, tail=0.01, generator=torch.Generator())
-    # Both predicted 3. Errors 1 and 23; divided by max(2, 10) and max(20, 10): 0.1 and 1.15.
+    # Errors 1 and 23; divided by max(2, 10) and max(20, 10): 0.1 and 1.15.
     assert bias.mean == 12.0
     assert bias.std == 11.0
     assert bias.normalized_mean == pytest.approx(0.625, abs=1e-12)

@@ -13,7 +13,11 @@ import numpy as np
 import pytest
 import yaml
 
-SMALL = ["--random-steps", "40", "--updates-per-step", "2", "--batch-size", "16", "--hidden", "16", "--critic.hidden", "16", "--critic.members", "3", "--compile", "false", "--threads", "1", "--evaluation.episodes", "2", "--bias.episodes", "2", "--log.tensorboard", "false"]
+SMALL = """
+--random-steps 40 --updates-per-step 2 --batch-size 16 --hidden 16 --critic.hidden 16
+--critic.members 3 --compile false --threads 1 --evaluation.episodes 2 --bias.episodes 2
+--log.tensorboard false
+""".split()
 
 ODD_ENVS = """
 import gymnasium, numpy as np
@@ -110,7 +114,7 @@ def test_mistakes_are_answered_with_one_line(arguments, message):
         ("--env odd:Odd-v0 --env-kwargs {obs: dict}", "Dict observations"),
         ("--env odd:Odd-v0 --env-kwargs {obs: image}", "image observations"),
         ("--env Hopper-v4 --env-kwargs {gravity: 0}", "cannot be made"),
-        ("--env Hopper-v4 --out /proc/nowhere", "cannot write to /proc/nowhere"),
+        ("--env Hopper-v4 --out odd.py/run", "cannot write to odd.py/run"),
         ("--env Hopper-v4 --device cuda", "no CUDA device"),
     ],
 )

@@ -14,7 +14,11 @@ from pessimism.ops import compiler
 from pessimism.presets import PRESETS, preset_values
 from pessimism.run import run
 
-COMMAND = ["train", "gpl-sac", "--env", "Hopper-v4", "--steps", "1500", "--random-steps", "100", "--updates-per-step", "2", "--batch-size", "32", "--hidden", "32", "--critic.hidden", "32", "--critic.members", "3", "--compile", "false", "--threads", "1", "--evaluation.every", "200", "--evaluation.episodes", "2", "--bias.every", "300", "--bias.episodes", "2", "--checkpoint.every", "40", "--log.every", "30"]
+COMMAND = """
+train gpl-sac --env Hopper-v4 --steps 1500 --random-steps 100 --updates-per-step 2 --batch-size 32
+--hidden 32 --critic.hidden 32 --critic.members 3 --compile false --threads 1 --evaluation.every 200
+--evaluation.episodes 2 --bias.every 300 --bias.episodes 2 --checkpoint.every 40 --log.every 30
+""".split()
 
 
 def start(out):
