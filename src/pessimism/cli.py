@@ -70,6 +70,15 @@ def _parser() -> argparse.ArgumentParser:
     demo = add("demo", _demo, "train GPL-SAC on a MuJoCo task in a few minutes, with curve and video")
     demo.add_argument("--seed", type=int, default=0, help="seed (0)")
     demo.add_argument(OUT, type=Path, default=None, help="directory of the run (runs/demo/seed_N)")
+    bench = add("bench", _bench, "time an update against SBX, SB3 and the limit of this machine")
+    bench.add_argument("--paper", action="store_true", help="the paper's table of training times instead")
+    bench.add_argument("--json", type=Path, default=None, help="also write the figures to this file")
+    bench.add_argument(
+        "--peers", type=Path, default=Path(".venv-peers"), help="environment of the peers (.venv-peers)"
+    )
+    bench.add_argument("--no-peers", action="store_true", help="leave SBX and SB3 out")
+    bench.add_argument("--seconds", type=float, default=210.0, help="time of all blocks together (210)")
+    bench.add_argument("--threads", type=int, default=None, help="threads of each contestant (all cores)")
     return parser
 
 
@@ -227,6 +236,18 @@ def _doctor(parsed: argparse.Namespace, rest: list[str]) -> int:
     from pessimism.doctor import examine
 
     return examine(Console())
+
+
+def _bench(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.bench import run_paper, run_speed
+
+    if parsed.paper:
+        run_paper(seconds=parsed.seconds, threads=parsed.threads, json_path=parsed.json)
+    else:
+        peers = None if parsed.no_peers else parsed.peers
+        run_speed(seconds=parsed.seconds, threads=parsed.threads, peers=peers, json_path=parsed.json)
+    return 0
 
 
 def _demo(parsed: argparse.Namespace, rest: list[str]) -> int:
