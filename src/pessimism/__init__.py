@@ -1,6 +1,11 @@
 """Sample-efficient reinforcement learning whose value estimates can be trusted."""
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# Threads of an update that wait for each other sleep instead of spinning: where other programs want the
+# processor too, spinning makes an update many times slower. Read when torch is first loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
     from pessimism.api import GPLSAC, SAC, SAC20, Model

@@ -10,16 +10,17 @@ from importlib import metadata
 
 import torch
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from pessimism.build import build_agent
 from pessimism.config import Config
 from pessimism.ops import compiler
 from pessimism.types import Batch
-from pessimism.video import RENDER_HELP
 
 PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "safetensors", "pydantic")
 OPTIONAL = {"matplotlib": "report", "imageio-ffmpeg": "report", "tensorboard": "tracking", "wandb": "wandb"}
+BACKENDS = {"egl": "apt-get install libegl1 libgl1", "osmesa": "apt-get install libosmesa6"}
 RENDER = (
     "import gymnasium, warnings; warnings.simplefilter('ignore');"
     "e = gymnasium.make('InvertedPendulum-v5', render_mode='rgb_array', width=64, height=64);"
@@ -36,11 +37,12 @@ def examine(console: Console) -> int:
         table.add_row(name, metadata.version(name), "")
     for name, extra in OPTIONAL.items():
         there = importlib.util.find_spec(name.replace("-", "_")) is not None
-        hint = "" if there else f"pip install 'pessimism[{extra}]'"
+        hint = "" if there else escape(f"pip install 'pessimism[{extra}]'")
         table.add_row(name, metadata.version(name) if there else "missing", hint)
     table.add_row("C++ compiler", compiler() or "missing", "" if compiler() else "updates run uncompiled, slower")
-    for backend in ("egl", "osmesa"):
-        table.add_row(f"renderer {backend}", *_renders(backend))
+    for backend, packages in BACKENDS.items():
+        there = _renders(backend)
+        table.add_row(f"renderer {backend}", "works" if there else "missing", "" if there else packages)
     table.add_row("threads", str(torch.get_num_threads()), f"of {os.cpu_count()} cores; --threads N")
     table.add_row(
         "CUDA", "yes" if torch.cuda.is_available() else "no", "--device cuda" if torch.cuda.is_available() else ""
@@ -51,11 +53,11 @@ def examine(console: Console) -> int:
     return 0
 
 
-def _renders(backend: str) -> tuple[str, str]:
+def _renders(backend: str) -> bool:
     """Try a backend in a process of its own: MuJoCo takes one per process."""
     environment = {**os.environ, "MUJOCO_GL": backend}
     attempt = subprocess.run([sys.executable, "-c", RENDER], env=environment, capture_output=True, check=False)
-    return ("works", "") if attempt.returncode == 0 else ("no", RENDER_HELP)
+    return attempt.returncode == 0
 
 
 def _milliseconds_per_step() -> float:
