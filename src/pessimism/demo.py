@@ -12,16 +12,19 @@ from pessimism.presets import preset_values
 from pessimism.run import run
 from pessimism.video import film
 
+# GPL-SAC's settings but for size and a shorter start: half the critics and half the batch, for two cores.
 TASK = {
-    "env": "InvertedPendulum-v4",
-    "steps": 600,
-    "random_steps": 150,
-    "evaluation": {"every": 50},
-    "bias": {"every": 50},
-    "checkpoint": {"every": 50},
+    "env": "InvertedDoublePendulum-v4",
+    "steps": 2000,
+    "random_steps": 300,
+    "critic": {"members": 5},
+    "batch_size": 128,
+    "evaluation": {"every": 100},
+    "bias": {"every": 100},
+    "checkpoint": {"every": 100},
     "log": {"every": 10},
 }
-SOLVED = 950.0  # of 1000: the pole stands to the time limit; Gymnasium's own threshold
+SOLVED = 9100.0  # Gymnasium's threshold; both poles standing to the time limit bring 9360
 
 
 def demo(seed: int, out: Path | None, console: Console) -> int:
@@ -34,7 +37,7 @@ def demo(seed: int, out: Path | None, console: Console) -> int:
     minutes = (time.perf_counter() - started) / 60
     score = read_metrics(path)["eval/mean_reward"][1][-1]
     solved = score >= SOLVED
-    say = [f"{'solved' if solved else 'not solved'}: return {score:.0f} of 1000 after {config.steps} steps"]
+    say = [f"{'solved' if solved else 'not solved'}: return {score:.0f} of 9360 after {config.steps} steps"]
     say += [f"trained for {minutes:.1f} minutes", f"curve  {plot_run(path)}"]
     try:
         say.append(f"video  {film(path)}")
