@@ -50,8 +50,7 @@ STYLES = dict(
 
 PANELS = {
     "beta": "beta",
-    "on_policy": "true bias of the predictions, on policy",
-    "target": "true bias of the TD targets, in the replay",
+    "on_policy": "true bias of the predictions, on policy (exact)",
     "td_error": "what dual TD-learning sees: target - prediction",
 }
 Row = dict[str, Any]
@@ -206,27 +205,34 @@ def write(path: Path, rows: list[Row]) -> None:
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Draw mean and range over the seeds."""
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7.2), sharex=True, layout="constrained")
-    for axis, (name, title) in zip(axes.flat, PANELS.items(), strict=True):
+    """Draw mean and middle half of the seeds over time, and what is seen against what is true."""
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7.2), layout="constrained")
+    for axis, (name, title) in zip(axes.flat, PANELS.items(), strict=False):
         for variant, (colour, style) in STYLES.items():
             by_step: dict[int, list[float]] = defaultdict(list)
             for row in rows:
                 if row["variant"] == variant:
                     by_step[row["step"]].append(row[name])
-            steps = sorted(by_step)
-            axis.plot(steps, [fmean(by_step[s]) for s in steps], style, color=colour, label=variant, linewidth=1.8)
-            low, high = ([pick(by_step[s]) for s in steps] for pick in (min, max))
-            axis.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
+            values = torch.tensor(list(by_step.values()), dtype=torch.float64)  # [steps, seeds]
+            low, high = values.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64), dim=1)
+            axis.plot(list(by_step), values.mean(1), style, color=colour, label=variant, linewidth=1.8)
+            axis.fill_between(list(by_step), low, high, color=colour, alpha=0.12, linewidth=0)
         axis.axvspan(LEARNING, LEARNING + SETTLING, color="0.93", zorder=0)
+        axis.axhline(0, color="0.4", linewidth=0.8)
         axis.set_title(title, fontsize=11)
-        if name != "beta":
-            axis.axhline(0, color="0.4", linewidth=0.8)
-    for axis in (axes[0, 1], axes[1, 0]):
-        axis.set_yscale("symlog", linthresh=1.0)  # the first steps are ten times the rest
-    for axis in axes[1]:
-        axis.set_xlabel("environment steps; grey: policy and data held still")
-    axes[0, 0].legend(frameon=False, title="beta")
+        axis.set_xlabel("environment steps (grey: policy and data held still)")
+    axes[0, 0].legend(frameon=False, title="beta", loc="upper left")
+    axes[0, 0].set_ylim(-0.2, 1.2)
+
+    scatter = axes[1, 1]
+    for (variant, (colour, _)), marker in zip(STYLES.items(), "o^sD", strict=True):
+        seen, true = ([row[name] for row in rows if row["variant"] == variant] for name in ("td_error", "target"))
+        scatter.scatter(seen, true, s=14, marker=marker, color=colour, alpha=0.6, linewidth=0)
+    scatter.axhline(0, color="0.4", linewidth=0.8)
+    scatter.axvline(0, color="0.4", linewidth=0.8)
+    scatter.set_title("seen against true, all records", fontsize=11)
+    scatter.set_xlabel("target - prediction, mean over 100 steps")
+    scatter.set_ylabel("true bias of the TD targets")
     figure.savefig(path, dpi=110)
 
 

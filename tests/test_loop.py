@@ -160,3 +160,12 @@ def test_an_environment_that_does_not_repeat_is_not_resumed():
     loop.agent.load_state_dict = lambda state: None
     with pytest.raises(UserError, match="did not repeat the running episode"):
         loop.restore(checkpoint)
+
+
+def test_a_run_that_has_diverged_is_not_saved_over_a_good_one():
+    saved = []
+    agent, loop = trainer(hooks=Hooks(save=lambda checkpoint: saved.append(checkpoint.step)))
+    agent.update = lambda batch, step: {"train/critic_loss": torch.tensor(math.inf if step > 8 else 1.0)}
+    with pytest.raises(UserError, match="train/critic_loss became inf by step 10; the last checkpoint is kept"):
+        loop.run()
+    assert saved == [5]

@@ -132,6 +132,7 @@ class Trainer:
             self._log(self.bias_meter(self.agent, step).metrics() | self.dual_td.take())
         wanted = [callback.on_step(self.progress) is not False for callback in self.hooks.callbacks]
         if self.budget.save_now(step) or step == self.budget.steps or not all(wanted):
+            self._check_finite(self.averages.means())
             self.hooks.save(self.checkpoint())
         return all(wanted)
 
@@ -169,15 +170,19 @@ class Trainer:
 
     def _log(self, metrics: dict[str, float]) -> None:
         step = self.progress.step
-        broken = [name for name, value in metrics.items() if not np.isfinite(value)]
-        if broken:
-            raise NonFiniteError(f"{broken[0]} became {metrics[broken[0]]}")
+        self._check_finite(metrics)
         elapsed = time.perf_counter() - self.started
         metrics["time/elapsed"], metrics["time/fps"] = elapsed, (step - self.started_at) / elapsed
         for sink in self.hooks.sinks:
             sink.write(step, metrics)
         for callback in self.hooks.callbacks:
             callback.on_metrics(step, metrics)
+
+    def _check_finite(self, metrics: dict[str, float]) -> None:
+        """Stop a run that has diverged, before a checkpoint of it takes the place of a good one."""
+        for name, value in metrics.items():
+            if not np.isfinite(value):
+                raise UserError(f"{name} became {value} by step {self.progress.step}; the last checkpoint is kept")
 
     def _episode_seed(self) -> int:
         return stream_seed(self.seed, "train", self.progress.episode)

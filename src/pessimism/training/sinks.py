@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -98,8 +99,9 @@ class WandbSink:
         except ImportError:
             raise UserError("W&B is not installed: pip install 'pessimism[wandb]'") from None
         name = "-".join(str(config[key]) for key in ("algorithm", "env", "seed"))
+        identity = re.sub(r"[^\w.-]", "_", name)
         self.run = wandb.init(
-            project=project, name=name, id=name, dir=str(directory), config=dict(config), resume="allow"
+            project=project, name=name, id=identity, dir=str(directory), config=dict(config), resume="allow"
         )
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -124,9 +126,13 @@ class Averages:
             self.sums[name] = self.sums.get(name, 0.0) + value.double()
             self.counts[name] = self.counts.get(name, 0) + 1
 
+    def means(self) -> dict[str, float]:
+        """Return the means so far."""
+        return {name: float(total) / self.counts[name] for name, total in self.sums.items()}
+
     def take(self) -> dict[str, float]:
         """Return the means and start anew."""
-        means = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
+        means = self.means()
         self.sums, self.counts = {}, {}
         return means
 
