@@ -188,12 +188,17 @@ def summary(rows: list[Row]) -> list[Row]:
     return lines
 
 
-def agreement(rows: list[Row], phase: str, start: int) -> str:
-    """Say how often, and how closely, the dual TD error follows the bias of the targets it stands for."""
-    part = [row for row in rows if row["phase"] == phase and row["step"] > start]
-    pairs = torch.tensor([(row["td_error"], row["target"]) for row in part], dtype=torch.float64)
+def agreement(rows: list[Row], seen: str, true: str, start: int, end: int) -> str:
+    """Say how closely one column follows another over the records in (start, end]."""
+    part = [(row[seen], row[true]) for row in rows if start < row["step"] <= end]
+    pairs = torch.tensor(part, dtype=torch.float64)  # [records, 2]
     same = float((pairs[:, 0].sign() == pairs[:, 1].sign()).double().mean())
-    return f"{phase} after {start}: same sign {same:.0%}, correlation {float(torch.corrcoef(pairs.T)[0, 1]):+.2f}"
+    correlation = float(torch.corrcoef(pairs.T)[0, 1])
+    left, right, difference = pairs[:, 0].mean(), pairs[:, 1].mean(), pairs[:, 0] - pairs[:, 1]
+    return (
+        f"{seen} for {true}, steps {start} to {end}: same sign {same:.0%}, correlation {correlation:+.2f}, "
+        f"means {left:+.3f} and {right:+.3f}, difference {difference.mean():+.3f} ± {difference.std():.3f}"
+    )
 
 
 def write(path: Path, rows: list[Row]) -> None:
@@ -253,8 +258,10 @@ def main() -> None:
     for line in summary(rows):
         numbers = ", ".join(f"{k} {v:+.3f}" for k, v in line.items() if isinstance(v, float))
         print(f"{line['phase']}, {line['variant']}: {numbers}")
-    for phase, start in (("learning", 200), ("learning", LEARNING - 500), ("settling", LEARNING + SETTLING - 200)):
-        print(agreement(rows, phase, start))
+    end = LEARNING + SETTLING
+    for start, stop in ((200, 300), (LEARNING - 500, LEARNING), (end - 200, end)):
+        print(agreement(rows, "td_error", "target", start, stop))
+    print(agreement(rows, "meter", "on_policy", 300, end))
 
 
 if __name__ == "__main__":

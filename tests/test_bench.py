@@ -16,6 +16,7 @@ from pessimism.bench import limit, peers, turns, worker
 from pessimism.bench.contestants import missing_for, own_step
 from pessimism.bench.paper import VARIANTS
 from pessimism.bench.report import Measurement, PaperReport, PaperRow, SpeedReport
+from pessimism.bench.shares import run_shares
 from pessimism.bench.worker import Setting
 from pessimism.errors import UserError
 
@@ -302,3 +303,15 @@ def test_last_line_of_a_failing_command_is_the_error():
     code = "import sys; sys.exit('first\\nlast')"
     with pytest.raises(UserError, match=r"^cannot make the peers' environment: last$"):
         peers.run([sys.executable, "-c", code])
+
+
+@pytest.mark.slow
+def test_shares_of_a_real_run_add_up(tmp_path):
+    small = {"critic": {"members": 2, "hidden": 8}, "hidden": 8, "batch_size": 8, "updates_per_step": 1}
+    record = run_shares(
+        steps=5, json_path=tmp_path / "shares.json", console=Console(quiet=True), compile=False, threads=1, **small
+    )
+    parts = record["ms_per_env_step"]
+    assert {"update", "environment", "sampling", "logging", "evaluation", "checkpoint"} <= parts.keys()
+    assert all(value > 0 for value in parts.values())
+    assert json.loads((tmp_path / "shares.json").read_text())["ms_per_env_step"] == parts

@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(OUT, type=Path, default=None, help="directory of the run (runs/demo/seed_N)")
     bench = add("bench", _bench, "time an update against SBX, SB3 and the limit of this machine")
     bench.add_argument("--paper", action="store_true", help="the paper's table of training times instead")
+    bench.add_argument("--shares", action="store_true", help="where the time of a real run goes instead")
     bench.add_argument("--json", type=Path, default=None, help="also write the figures to this file")
     bench.add_argument(
         "--peers", type=Path, default=Path(".venv-peers"), help="environment of the peers (.venv-peers)"
@@ -241,9 +242,12 @@ def _doctor(parsed: argparse.Namespace, rest: list[str]) -> int:
 def _bench(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
     from pessimism.bench import run_paper, run_speed
+    from pessimism.bench.shares import run_shares
 
     if parsed.paper:
         run_paper(seconds=parsed.seconds, threads=parsed.threads, json_path=parsed.json)
+    elif parsed.shares:
+        run_shares(json_path=parsed.json)
     else:
         peers = None if parsed.no_peers else parsed.peers
         run_speed(seconds=parsed.seconds, threads=parsed.threads, peers=peers, json_path=parsed.json)
