@@ -34,6 +34,7 @@ class Budget(NamedTuple):
     steps: int
     random_steps: int
     updates_per_step: int
+    policy_every: int  # critic updates per policy update
     batch_size: int
     log_now: Every
     evaluate_now: Every
@@ -117,11 +118,7 @@ class Trainer:
         self._interact()
         step = self.progress.step
         if step > self.budget.random_steps:
-            batch = self.replay.sample(self.budget.updates_per_step, self.budget.batch_size)
-            metrics = self.agent.update(batch, step)
-            self.averages.add(metrics)
-            if "train/td_error" in metrics:
-                self.dual_td.add({"bias/dual_td": metrics["train/td_error"]})
+            self._learn()
         if self.budget.log_now(step):
             self._log(self.averages.take())
         if self.evaluator and self.budget.evaluate_now(step):
@@ -134,6 +131,17 @@ class Trainer:
         if self.budget.save_now(step) or step == self.budget.steps or not all(wanted):
             self.hooks.save(self.checkpoint())
         return all(wanted)
+
+    def _learn(self) -> None:
+        """Update the agent on the batches that belong to this step."""
+        step, budget = self.progress.step, self.budget
+        self.averages.add(self.replay.refresh(step, self.agent))
+        batches = self.replay.sample(budget.updates_per_step, budget.batch_size)
+        for batch in batches.groups(budget.policy_every):
+            metrics = self.agent.update(batch, step)
+            self.averages.add(metrics)
+            if "train/td_error" in metrics:
+                self.dual_td.add({"bias/dual_td": metrics["train/td_error"]})
 
     def _interact(self) -> None:
         """Act, and store what happened."""
@@ -187,6 +195,7 @@ class Trainer:
         progress = self.progress
         actions = np.array(progress.actions, dtype=np.float32).reshape(-1, self.env.action_size)
         tensors = {f"agent.{name}": tensor for name, tensor in self.agent.state_dict().items()}
+        tensors |= {f"replay.{name}": tensor for name, tensor in self.replay.state_dict().items()}
         tensors |= generator_states(self.generators) | {"episode.actions": torch.from_numpy(actions)}
         state = {
             "episode": progress.episode,
@@ -200,6 +209,7 @@ class Trainer:
         """Go back to a checkpoint: the running episode is played again, action by action."""
         tensors, state = checkpoint.tensors, checkpoint.state
         self.agent.load_state_dict(checkpoint.part("agent"))
+        self.replay.load_state_dict(checkpoint.part("replay"))
         load_generators(self.generators, checkpoint.part("generator"))
         self.averages.load(state["averages"])
         self.dual_td.load(state["dual_td"])
