@@ -10,6 +10,11 @@ from torch import Tensor
 
 from pessimism.agents.sac import SACAgent
 from pessimism.config import Config
+from pessimism.envs.tasks import task_name
+from pessimism.models.dynamics import DynamicsEnsemble
+from pessimism.models.fitting import fit
+from pessimism.models.rollouts import ModelReplay, RolloutPlan
+from pessimism.models.termination import termination
 from pessimism.nn.actor import SquashedGaussianActor
 from pessimism.nn.critic import EnsembleCritic, plain_critic, residual_critic
 from pessimism.ops import compiler
@@ -21,6 +26,7 @@ from pessimism.settings import (
     FixedPenaltySettings,
     LearnedPenaltySettings,
     MinimumSettings,
+    ModelSettings,
     PenaltySettings,
     PessimismSettings,
     SquaredBiasSettings,
@@ -37,6 +43,7 @@ from pessimism.strategies import (
 )
 from pessimism.training.loop import Budget, Every
 from pessimism.training.seeding import stream, stream_seed
+from pessimism.types import Replay
 from pessimism.values import (
     ensemble_spread,
     pairwise_distance,
@@ -143,10 +150,43 @@ def build_agent(config: Config, obs_size: int, action_size: int) -> SACAgent:
     )
 
 
-def build_replay(config: Config, obs_size: int, action_size: int) -> TransitionReplay:
-    """Build the replay."""
+def build_replay(config: Config, obs_size: int, action_size: int) -> Replay:
+    """Build the source of batches: a replay, or a model that is fitted to one."""
     generator = stream(config.seed, "replay")
-    return TransitionReplay(config.replay_capacity, obs_size, action_size, config.discount, generator)
+    real = TransitionReplay(config.replay_capacity, obs_size, action_size, config.discount, generator)
+    return real if config.model is None else build_model(config.model, config, real)
+
+
+def build_model(settings: ModelSettings, config: Config, real: TransitionReplay) -> ModelReplay:
+    """Build MBPO's model and rollouts on top of the replay of real transitions."""
+    terminated = termination(task_name(config.env))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(config.seed, "model"))
+        model = DynamicsEnsemble(
+            *real.widths[:2],
+            members=settings.members,
+            elites=settings.elites,
+            hidden=settings.hidden,
+            lr=settings.lr,
+            device=config.device,
+        )
+    stopping = partial(
+        fit,
+        batch_size=settings.batch_size,
+        holdout=settings.holdout,
+        holdout_limit=settings.holdout_limit,
+        patience=settings.patience,
+    )
+    plan = RolloutPlan(
+        first_step=config.random_steps + 1,
+        train_every=settings.train_every,
+        rollouts=settings.rollouts,
+        schedule=settings.schedule,
+        epoch_steps=settings.epoch_steps,
+        retain_epochs=settings.retain_epochs,
+    )
+    ratio = settings.real_ratio
+    return ModelReplay(real, model, terminated=terminated, plan=plan, fit=stopping, real_ratio=ratio)
 
 
 def build_budget(config: Config) -> Budget:

@@ -126,6 +126,12 @@ class Config(Settings):
         return self
 
     @model_validator(mode="after")
+    def _model_has_data(self) -> "Config":
+        if self.model is not None and self.random_steps < 10:
+            raise ValueError("a model is first fitted to the random steps: random_steps must be 10 or more")
+        return self
+
+    @model_validator(mode="after")
     def _batch_fits_replay(self) -> "Config":
         if self.replay_capacity < self.batch_size:
             raise ValueError(f"replay_capacity must hold a batch of {self.batch_size} transitions")

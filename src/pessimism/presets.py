@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 from pessimism.config import Config, field_info, leaves, merge, nested
-from pessimism.envs.tasks import task_name
 from pessimism.errors import UserError, nearest
 from pessimism.settings import HERE, MBPO
 
@@ -21,7 +20,7 @@ class Preset(NamedTuple):
 
     def on(self, env: str | None) -> Changes:
         """Return the changes for a task."""
-        return self.changes | self.tasks.get(task_name(env or ""), {})
+        return self.changes | self.tasks.get((env or "").rpartition("-v")[0], {})
 
 
 TWIN: Changes = {"critic.form": "plain", "critic.members": 2, "pessimism.name": "fixed", "pessimism.beta": 0.5}

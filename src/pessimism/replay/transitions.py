@@ -43,7 +43,7 @@ class TransitionReplay:
     def sample(self, updates: int, batch_size: int) -> Batch:
         """Draw `updates` batches with replacement: fields [U, B, ...]."""
         index = torch.randint(len(self), (updates * batch_size,), generator=self.generator)
-        rows = self.rows.index_select(0, index).view(updates, batch_size, -1)
+        rows = self.rows.index_select(0, index).view(updates, batch_size, sum(self.widths))
         return Batch(*rows.split(self.widths, dim=-1))
 
     def refresh(self, step: int, agent: Agent) -> Metrics:
