@@ -195,10 +195,10 @@ def build_budget(config: Config) -> Budget:
         steps=config.steps,
         random_steps=config.random_steps,
         updates_per_step=config.updates_per_step,
-        policy_every=config.policy_every or config.updates_per_step,
         batch_size=config.batch_size,
         log_now=Every(config.log.every),
         evaluate_now=Every(config.evaluation.every),
         measure_now=Every(config.bias.every),
         save_now=Every(config.checkpoint.every),
+        policy_every=config.policy_every,
     )

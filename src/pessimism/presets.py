@@ -32,12 +32,6 @@ XAVIER: Changes = {
     "alpha_beta1": 0.9,
 }
 QUANTILES: Changes = {"critic.atoms": 10, "critic.kappa": 1.0}
-MODEL: Changes = {
-    "model.train_every": 250,
-    "model.retain_epochs": 1,
-    "model.hidden": 200,
-    "model.schedule": (20, 150, 1, 1),
-}
 WIDE: Changes = {"model.train_every": 1000, "model.retain_epochs": 5, "model.hidden": 400}
 
 PRESETS = {
@@ -79,7 +73,7 @@ PRESETS = {
     "mbpo": Preset(
         "SAC on short rollouts of a learned model (Ant and Humanoid: positions and velocities only)",
         f"paper, Sec. 5.1; {MBPO}",
-        TWIN | XAVIER | MODEL | {"updates_per_step": 20, "policy_every": 1},
+        TWIN | XAVIER | {"updates_per_step": 20, "policy_every": 1, "model.real_ratio": 0.05},
         {
             "Hopper": {"model.schedule": (20, 150, 1, 15)},
             "HalfCheetah": {"updates_per_step": 40},

@@ -1,7 +1,6 @@
 """Penalties proportional to the critics' disagreement, and GPL, which learns their weight."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -103,8 +102,17 @@ class SquaredBiasPenalty(LearnedPenalty):
     other reading of "squared norm of the expected bias".
     """
 
-    def __init__(self, beta: float = 0.5, *, of_expectation: bool = False, **penalty: Any) -> None:  # noqa: ANN401
-        super().__init__(beta, **penalty)
+    def __init__(
+        self,
+        beta: float = 0.5,
+        *,
+        of_expectation: bool = False,
+        lr: float = 1e-4,
+        betas: tuple[float, float] = (0.5, 0.999),
+        optimism: Callable[[int], float] = no_optimism,
+        disagreement: Callable[[Tensor], Tensor] = pairwise_distance,
+    ) -> None:
+        super().__init__(beta, lr=lr, betas=betas, optimism=optimism, disagreement=disagreement)
         self.of_expectation = of_expectation
 
     def penalty_loss(self, values: Tensor, target: Tensor) -> Tensor:

@@ -34,12 +34,12 @@ class Budget(NamedTuple):
     steps: int
     random_steps: int
     updates_per_step: int
-    policy_every: int  # critic updates per policy update
     batch_size: int
     log_now: Every
     evaluate_now: Every
     measure_now: Every
     save_now: Every
+    policy_every: int = 0  # critic updates per policy update; 0: all of a step
 
 
 @dataclass
@@ -137,7 +137,7 @@ class Trainer:
         step, budget = self.progress.step, self.budget
         self.averages.add(self.replay.refresh(step, self.agent))
         batches = self.replay.sample(budget.updates_per_step, budget.batch_size)
-        for batch in batches.groups(budget.policy_every):
+        for batch in batches.groups(budget.policy_every or budget.updates_per_step):
             metrics = self.agent.update(batch, step)
             self.averages.add(metrics)
             if "train/td_error" in metrics:
