@@ -1,4 +1,4 @@
-"""Measure what MBPO's model costs: a first fit, refits after 250 more steps, and 100,000 rollouts each.
+"""Measure what MBPO's model costs: the first fit, then refits after 250 more steps, each with its rollouts.
 
 python docs/algorithms/mbpo_speed.py [task] [threads]
 
@@ -9,48 +9,39 @@ import sys
 import time
 from collections.abc import Callable
 
-import torch
-
 from pessimism.config import merge, validated
 from pessimism.models.rollouts import ModelReplay
 from pessimism.presets import preset_values
 from pessimism.run import assemble
+from pessimism.types import Metrics
 
 QUIET = {"compile": False, "evaluation": {"every": 0}, "bias": {"every": 0}}
 
 
-def timed(what: str, action: Callable[[], object]) -> None:
-    """Print how long an action takes."""
+def timed(what: str, action: Callable[[], Metrics]) -> None:
+    """Print how long an action takes, and what it reports."""
     clock, processor = time.perf_counter(), time.process_time()
-    action()
+    metrics = action()
     clock, processor = time.perf_counter() - clock, time.process_time() - processor
-    print(f"{what}: {processor:.1f} s of processor time, {clock:.1f} s", flush=True)
+    report = ", ".join(f"{name.removeprefix('model/')} {value:.3g}" for name, value in metrics.items())
+    print(f"{what}: {processor:.1f} s of processor time, {clock:.1f} s by the clock ({report})", flush=True)
 
 
 def main(task: str, threads: int) -> None:
-    """Collect random steps and measure three refreshes."""
+    """Collect random steps and measure four refreshes; the policy stays as it is."""
     config = validated(merge(preset_values("mbpo", task), {"env": task, "threads": threads, **QUIET}))
     assembly = assemble(config)
-    trainer, agent = assembly.trainer, assembly.agent
-    source = trainer.replay
+    trainer, source = assembly.trainer, assembly.trainer.replay
     assert isinstance(source, ModelReplay)
-    trainer.budget = trainer.budget._replace(steps=config.random_steps, random_steps=config.steps)
-    trainer.run()
-    for refresh in range(3):
-        step = config.random_steps + 1 + 250 * refresh
-        roll_out, source._roll_out = source._roll_out, lambda agent, length: None  # apart from the fit
-        timed(f"fit to {len(source.real)} transitions", lambda: print(source.refresh(step, agent)))  # noqa: B023
-        source._roll_out = roll_out
-        timed(f"{source.plan.rollouts} rollouts of length 1", lambda: source._roll_out(agent, 1))
-        trainer.budget = trainer.budget._replace(steps=trainer.progress.step + 250)
+    first, every = config.random_steps, source.plan.train_every
+    for steps in range(first, first + 4 * every, every):
+        trainer.budget = trainer.budget._replace(steps=steps, random_steps=config.steps)
         trainer.run()
-    batches = source.sample(config.updates_per_step, config.batch_size)
-    timed(
-        f"{config.updates_per_step} updates of critics and policy",
-        lambda: [agent.update(batch, 0) for batch in batches.groups(1)],
-    )
+        what = f"fit to {len(source.real)} transitions and {source.plan.rollouts} rollouts"
+        timed(what, lambda: source.refresh(source.plan.first_step, assembly.agent))
+    batches = source.sample(1, config.batch_size)
+    timed("one update of critics and policy", lambda: assembly.agent.update(batches, 0))
 
 
 if __name__ == "__main__":
-    torch.set_flush_denormal(True)
     main(sys.argv[1] if len(sys.argv) > 1 else "Hopper-v4", int(sys.argv[2]) if len(sys.argv) > 2 else 1)
