@@ -65,6 +65,7 @@ def test_another_rule_starts_from_its_own_defaults():
     assert config.pessimism.model_dump() == {
         "name": "fixed",
         "beta": 0.25,
+        "measure": "wasserstein1",
         "optimism": 0.0,
         "optimism_steps": 50_000,
     }
@@ -81,7 +82,10 @@ def test_another_rule_starts_from_its_own_defaults():
         ({"critic": {"members": 1}}, "take 2 or more critics"),
         ({"critic": {"form": "round"}}, "critic.form: .*'residual' or 'plain'"),
         ({"lr": float("nan")}, "lr: .*finite"),
-        ({"pessimism": {"name": "hope"}}, "no rule hope, only learned, fixed, minimum"),
+        (
+            {"pessimism": {"name": "hope"}},
+            "no rule hope, only learned, squared-bias, fixed, bandit, minimum, subset-minimum",
+        ),
         ({"pessimism": {"name": "minimum", "beta": 1}}, "the rule minimum has no setting beta"),
         ({"replay_capacity": 10}, "hold a batch of 256"),
     ],

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
-    from pessimism.api import GPLSAC, SAC, SAC20, Model
+    from pessimism.api import GPLSAC, MBPO, REDQ, SAC, SAC20, Model
     from pessimism.errors import UserError
     from pessimism.training.loop import Callback
 
-__all__ = ["GPLSAC", "SAC", "SAC20", "Callback", "Model", "UserError"]
+__all__ = ["GPLSAC", "MBPO", "REDQ", "SAC", "SAC20", "Callback", "Model", "UserError"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

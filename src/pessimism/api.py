@@ -43,7 +43,7 @@ class Model:
 
         Settings of sections are dicts: `GPLSAC("Hopper-v4", seed=1, critic={"members": 5})`.
         """
-        config = validated(merge(preset_values(self.preset), {"env": _env_name(env), **settings}))
+        config = validated(merge(preset_values(self.preset, _env_name(env)), {"env": _env_name(env), **settings}))
         self._set_up(assemble(config, _env_factory(env, config)))
 
     def _set_up(self, assembly: Assembly) -> None:
@@ -139,6 +139,18 @@ class SAC(Model):
     """Soft actor-critic with one update per step."""
 
     preset = "sac"
+
+
+class REDQ(Model):
+    """Randomized ensembled double Q-learning (Chen et al., 2021)."""
+
+    preset = "redq"
+
+
+class MBPO(Model):
+    """Model-based policy optimisation (Janner et al., 2019)."""
+
+    preset = "mbpo"
 
 
 def _env_name(env: EnvLike) -> str:

@@ -130,8 +130,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def _train(parsed: argparse.Namespace, rest: list[str]) -> int:
     if parsed.wants_help or parsed.algorithm is None:
         return _train_help(parsed.algorithm or "gpl-sac")
-    values = preset_values(parsed.algorithm)
     asked, out = parse_options(rest)
+    values = preset_values(parsed.algorithm, str(asked.get("env")))
     config = validated(merge(values, asked | {"algorithm": parsed.algorithm}))
 
     from pessimism.run import run

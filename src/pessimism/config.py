@@ -4,76 +4,24 @@ Torch-free, so that settings can be listed, compared and hashed without loading 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from pessimism.errors import UserError, nearest
-
-PAPER = "paper, Table of GPL-SAC hyper-parameters"
-AUTHOR = "author's later code; the paper is silent"
-HERE = "this library"
-
-
-def setting(default: Any, text: str, source: str = HERE, **limits: Any) -> Any:  # noqa: ANN401
-    """Declare a field: its default, its help text, and where the default comes from."""
-    return Field(default, description=text, json_schema_extra={"source": source}, **limits)
-
-
-class Settings(BaseModel):
-    """Base of all settings: frozen, and a misspelt field is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class CriticSettings(Settings):
-    """The ensemble of critics."""
-
-    form: Literal["residual", "plain"] = setting(
-        "residual", "one residual block with LayerNorm and spectral norm, or two hidden layers", PAPER
-    )
-    members: int = setting(10, "N, number of critics", PAPER, ge=1, le=1000)
-    hidden: int = setting(256, "width of the hidden layers", PAPER, ge=1)
-    spectral: Literal["projection", "reparameterised", "none"] = setting(
-        "projection", "form of the spectral norm in the residual block", AUTHOR
-    )
-
-
-class OptimismSettings(Settings):
-    """Pessimism annealing, shared by all penalties."""
-
-    optimism: float = setting(0.0, "lambda_opt at the start: the actor's beta is beta - lambda_opt", "paper 4.3")
-    optimism_steps: int = setting(50_000, "environment steps over which lambda_opt decays to 0", "paper 6", ge=1)
-
-
-class LearnedPenaltySettings(OptimismSettings):
-    """GPL: mean - beta W, with beta learned by dual TD-learning."""
-
-    name: Literal["learned"] = "learned"
-    beta: float = setting(0.5, "initial beta", PAPER)
-    lr: float = setting(
-        1e-4, "learning rate of beta", "paper's text and author's code; the paper's table says 0.1", gt=0
-    )
-    beta1: float = setting(0.5, "Adam's beta1 for beta", PAPER, ge=0, lt=1)
-
-
-class FixedPenaltySettings(OptimismSettings):
-    """Mean - beta W, with a constant beta."""
-
-    name: Literal["fixed"] = "fixed"
-    beta: float = setting(0.5, "beta; 0.5 is the clipped minimum for N = 2", "paper, App. A.3")
-
-
-class MinimumSettings(Settings):
-    """Clipped double Q-learning: the lowest critic."""
-
-    name: Literal["minimum"] = "minimum"
-
-
-PessimismSettings = Annotated[
-    LearnedPenaltySettings | FixedPenaltySettings | MinimumSettings, Field(discriminator="name")
-]
+from pessimism.settings import (
+    AUTHOR,
+    HERE,
+    PAPER,
+    CriticSettings,
+    LearnedPenaltySettings,
+    ModelSettings,
+    PessimismSettings,
+    Settings,
+    SubsetMinimumSettings,
+    setting,
+)
 
 
 class EvaluationSettings(Settings):
@@ -116,17 +64,31 @@ class Config(Settings):
         description="Gymnasium id of the task", json_schema_extra={"source": "asked for"}, min_length=1
     )
     env_kwargs: dict[str, Any] = setting({}, "arguments of the environment, as {name: value}")
+    observation: Literal["full", "truncated"] = setting(
+        "full", "all that the task shows, or positions and velocities alone (Ant, Humanoid; MBPO's)"
+    )
     seed: int = setting(0, "seed of every random stream", ge=0)
     steps: int = setting(100_000, "environment steps to train for", "paper, 100K table", ge=1)
     random_steps: int = setting(5000, "first steps: uniform random actions and no learning", PAPER, ge=0)
     updates_per_step: int = setting(20, "critic updates per environment step (UTD)", PAPER, ge=1)
+    policy_every: int = setting(
+        0, "critic updates per update of policy, alpha and beta; 0: all of an environment step", PAPER, ge=0
+    )
     batch_size: int = setting(256, "transitions per critic update", PAPER, ge=1)
     replay_capacity: int = setting(1_000_000, "transitions kept", PAPER, ge=1)
     discount: float = setting(0.99, "gamma", PAPER, ge=0, lt=1)
     tau: float = setting(0.005, "share of the critic in its target per update, 1 - rho", PAPER, gt=0, le=1)
     lr: float = setting(3e-4, "learning rate of policy and critics (Adam, beta1 0.9)", PAPER, gt=0)
     hidden: int = setting(256, "width of the policy's two hidden layers", PAPER, ge=1)
-    actor_clip: float = setting(40.0, "global norm that the policy's gradient is clipped to", AUTHOR, gt=0)
+    actor_clip: float = setting(
+        40.0, "global norm that the policy's gradient is clipped to; 0: not clipped", AUTHOR, ge=0
+    )
+    log_std: Literal["squashed", "clamped"] = setting(
+        "squashed", "policy's log-std: tanh into [-10, 2], or cut to [-20, 2]", AUTHOR
+    )
+    initialisation: Literal["orthogonal", "xavier"] = setting(
+        "orthogonal", "first weights of policy and critics", AUTHOR
+    )
     alpha: float = setting(1.0, "initial weight of the entropy", PAPER, gt=0)
     alpha_lr: float = setting(1e-4, "learning rate of log alpha", PAPER, gt=0)
     alpha_beta1: float = setting(0.5, "Adam's beta1 for log alpha", PAPER, ge=0, lt=1)
@@ -135,6 +97,7 @@ class Config(Settings):
     )
     critic: CriticSettings = setting(CriticSettings(), "critics")
     pessimism: PessimismSettings = setting(LearnedPenaltySettings(), "how the critics are read")
+    model: ModelSettings | None = setting(None, "learned model of the task (MBPO); empty: none")
     evaluation: EvaluationSettings = setting(EvaluationSettings(), "evaluation")
     bias: BiasSettings = setting(BiasSettings(), "bias meter")
     log: LogSettings = setting(LogSettings(), "logs")
@@ -145,8 +108,27 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _penalty_needs_two(self) -> "Config":
-        if self.critic.members < 2 and self.pessimism.name != "minimum":
+        if self.critic.members < 2 and self.pessimism.name not in ("minimum", "subset-minimum"):
             raise ValueError("critic.members = 1 has no disagreement to weigh: take 2 or more critics")
+        return self
+
+    @model_validator(mode="after")
+    def _subset_fits(self) -> "Config":
+        rule, members = self.pessimism, self.critic.members
+        if isinstance(rule, SubsetMinimumSettings) and rule.subset > members:
+            raise ValueError(f"pessimism.subset = {rule.subset:g} cannot be drawn from {members} critics")
+        return self
+
+    @model_validator(mode="after")
+    def _policy_updates_fit(self) -> "Config":
+        if self.policy_every and self.updates_per_step % self.policy_every:
+            raise ValueError(f"policy_every must divide the {self.updates_per_step} updates of a step")
+        return self
+
+    @model_validator(mode="after")
+    def _model_has_data(self) -> "Config":
+        if self.model is not None and self.random_steps < 10:
+            raise ValueError("a model is first fitted to the random steps: random_steps must be 10 or more")
         return self
 
     @model_validator(mode="after")
@@ -209,6 +191,7 @@ def option_names() -> list[str]:
     """Return the dotted names of all settings, those of every rule included."""
     rules = get_args(get_args(PessimismSettings)[0])
     names = [name for name, _ in leaves(Config(env="any")) if not name.startswith("pessimism.")]
+    names += [f"model.{name}" for name in ModelSettings.model_fields]
     return names + sorted({f"pessimism.{name}" for rule in rules for name in rule.model_fields})
 
 

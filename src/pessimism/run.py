@@ -17,7 +17,7 @@ from pessimism.agents.sac import SACAgent
 from pessimism.build import build_agent, build_budget, build_replay
 from pessimism.config import Config
 from pessimism.envs import gym
-from pessimism.envs.tasks import target_entropy
+from pessimism.envs.tasks import target_entropy, truncated_size
 from pessimism.errors import UserError
 from pessimism.ops import compiler
 from pessimism.presets import sources
@@ -58,7 +58,8 @@ def default_path(config: Config) -> Path:
 
 def env_factory(config: Config) -> gym.EnvFactory:
     """Return what makes the config's environment."""
-    return partial(gym.make, config.env, **config.env_kwargs)
+    entries = truncated_size(config.env) if config.observation == "truncated" else None
+    return partial(gym.make, config.env, entries=entries, **config.env_kwargs)
 
 
 def assemble(config: Config, make_env: gym.EnvFactory | None = None) -> Assembly:
@@ -66,6 +67,7 @@ def assemble(config: Config, make_env: gym.EnvFactory | None = None) -> Assembly
     _prepare_torch(config)
     make_env = make_env or env_factory(config)
     env = make_env()
+    _check_episodes(config, env)
     config, origin = _resolved(config, env)
     agent = build_agent(config, env.obs_size, env.action_size)
     bias_meter = BiasMeter(make_env, config.bias.episodes, config.bias.tail, config.discount, config.seed)
@@ -75,7 +77,7 @@ def assemble(config: Config, make_env: gym.EnvFactory | None = None) -> Assembly
         env=env,
         budget=build_budget(config),
         seed=config.seed,
-        generators={"update": agent.generator},
+        generators={"update": agent.generator, "pessimism": agent.pessimism.generator},
         evaluator=Evaluator(make_env, config.evaluation.episodes, config.seed),
         bias_meter=bias_meter,
     )
@@ -150,6 +152,15 @@ def _resolved(config: Config, env: gym.ControlEnv) -> tuple[Config, dict[str, st
         entropy, source = config.target_entropy, "asked for"
     config = config.model_copy(update={"target_entropy": entropy})
     return config, sources(config, source)
+
+
+def _check_episodes(config: Config, env: gym.ControlEnv) -> None:
+    spec = env.env.spec
+    if config.pessimism.name == "bandit" and spec is not None and spec.max_episode_steps is None:
+        raise UserError(
+            f"the bandit learns from finished episodes and {config.env} has no time limit: "
+            "give one with --env-kwargs '{max_episode_steps: 1000}'"
+        )
 
 
 def _prepare_torch(config: Config) -> None:

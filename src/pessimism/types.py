@@ -1,6 +1,6 @@
 """The words that the layers share: batches, metrics, and what the loop needs of an agent and a replay."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +25,11 @@ class Batch(NamedTuple):
         """Return the batch of one critic update: [U, B, ...] -> [B, ...]."""
         return Batch(*(field[index] for field in self))
 
+    def groups(self, size: int) -> Iterator["Batch"]:
+        """Yield the batches of `size` critic updates at a time: [U, B, ...] -> U / size times [size, B, ...]."""
+        for fields in zip(*(field.split(size) for field in self), strict=True):
+            yield Batch(*fields)
+
 
 class Transition(NamedTuple):
     """One environment step. `terminated` stops the bootstrap; a time limit does not."""
@@ -37,7 +42,11 @@ class Transition(NamedTuple):
 
 
 class Replay(Protocol):
-    """Where the loop puts transitions and takes batches from, and what a checkpoint asks of it."""
+    """Where the loop puts transitions and takes batches from, and what a checkpoint asks of it.
+
+    Transitions leave through `newest` and come back through `append_rows`; what else a replay has learned
+    or made of them is its `state_dict`.
+    """
 
     capacity: int
     added: int
@@ -53,11 +62,20 @@ class Replay(Protocol):
     def sample(self, updates: int, batch_size: int) -> Batch:
         """Draw the batches of one environment step: fields [U, B, ...]."""
 
+    def refresh(self, step: int, agent: "Agent") -> Metrics:
+        """Prepare for the batches of environment step `step` (models are fitted and rolled out here)."""
+
     def newest(self, count: int) -> Tensor:
         """Return the last `count` transitions as rows."""
 
     def append_rows(self, rows: Tensor) -> None:
         """Take back rows that `newest` gave out."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all state beside the transitions and the generator's, as tensors."""
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> object:
+        """Take the state back, after the transitions."""
 
 
 class Agent(Protocol):
@@ -77,7 +95,7 @@ class Agent(Protocol):
         """Return the critics' mean estimate, unpenalised: [B, 1]."""
 
     def update(self, batch: Batch, step: int) -> Metrics:
-        """Learn from the batches [U, B, ...] of environment step `step`."""
+        """Learn from batches [U, B, ...] of environment step `step`: U critic updates, one of the policy."""
 
     def episode_finished(self, episode_return: float) -> Metrics:
         """Hear of a training episode's undiscounted return."""

@@ -26,8 +26,8 @@ class CriticStep(NamedTuple):
 class SACAgent(nn.Module):
     """Soft actor-critic. How the critics' disagreement is used is the affair of `pessimism`.
 
-    SAC, SAC-20 and GPL-SAC are settings of this class: the number of critics, their form, the
-    strategy, and how many batches per environment step `update` is given.
+    SAC, REDQ, GPL-SAC and its variants are settings of this class: the number of critics, their form
+    and loss, the strategy, and how many batches `update` is given.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SACAgent(nn.Module):
         return values.mean(dim=(0, 2)).unsqueeze(-1).cpu()
 
     def update(self, batch: Batch, step: int) -> Metrics:
-        """Learn from the U batches [U, B, ...] of one environment step (Algorithm 1, the loop's body)."""
+        """Update the critics on U batches [U, B, ...], then the policy once (Algorithm 1, the loop's body)."""
         self.pessimism.advance(step)
         batch = Batch(*(field.to(self.device, non_blocking=True) for field in batch))
         with torch.no_grad():  # the policy does not change within the loop: all U batches in one pass
@@ -96,6 +96,7 @@ class SACAgent(nn.Module):
             next_action, next_log_prob = self.actor.sample(batch.next_obs, noise)
         alpha = self.alpha
         for index in range(len(batch.reward)):
+            self.pessimism.redraw()
             now, action, bonus = batch.at(index), next_action[index], -alpha * next_log_prob[index]
             critic = self.update_critic(now, action, bonus)
         target = self._td_target(now, critic.next_values, bonus)  # with a graph to the strategy

@@ -78,8 +78,11 @@ class ControlEnv:
 EnvFactory = Callable[[], ControlEnv]
 
 
-def make(env_id: str, **kwargs: Any) -> ControlEnv:  # noqa: ANN401
-    """Make a registered environment, or say in one line why it cannot be used."""
+def make(env_id: str, *, entries: int | None = None, **kwargs: Any) -> ControlEnv:  # noqa: ANN401
+    """Make a registered environment, or say in one line why it cannot be used.
+
+    `entries` keeps that many leading entries of its observations.
+    """
     prepare_rendering()
     if ":" in env_id and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # module:Name-v0 may be a file of the user's
@@ -88,12 +91,20 @@ def make(env_id: str, **kwargs: Any) -> ControlEnv:  # noqa: ANN401
             # The -v4 tasks are the paper's; that newer versions exist is no news to the user.
             warnings.filterwarnings("ignore", message=".*is out of date.*")
             _silence_mujoco()
-            return ControlEnv(gymnasium.make(env_id, **kwargs), env_id)
+            env = gymnasium.make(env_id, **kwargs)
+            return ControlEnv(env if entries is None else _leading(env, entries), env_id)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound):
         hint = nearest(env_id, gymnasium.registry) or ": any Gymnasium id will do, also module:Name-v0"
         raise UserError(f"unknown environment {env_id}{hint}") from None
     except (gymnasium.error.Error, ImportError, TypeError, AttributeError, AssertionError) as error:
         raise UserError(f"environment {env_id} cannot be made: {' '.join(str(error).split())}") from None
+
+
+def _leading(env: gymnasium.Env[Any, Any], entries: int) -> gymnasium.Env[Any, Any]:
+    space = env.observation_space
+    assert isinstance(space, spaces.Box)
+    shorter = spaces.Box(space.low[:entries], space.high[:entries], dtype=np.float64)
+    return gymnasium.wrappers.TransformObservation(env, lambda obs: obs[:entries], shorter)
 
 
 def prepare_rendering() -> None:

@@ -2,18 +2,23 @@
 
 import itertools
 import math
+from typing import Literal
 
 from torch import Tensor, nn
 
-LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0  # author's code
+LogStdForm = Literal["squashed", "clamped"]
+SQUASHED = (-10.0, 2.0)  # author's code
+CLAMPED = (-20.0, 2.0)  # SAC's, REDQ's and MBPO's
 
 
 class SquashedGaussianActor(nn.Module):
     """A Gaussian squashed by tanh into (-1, 1), with a state-dependent diagonal standard deviation."""
 
-    def __init__(self, obs_size: int, action_size: int, hidden: int = 256) -> None:
+    def __init__(
+        self, obs_size: int, action_size: int, hidden: int = 256, log_std: LogStdForm = "squashed"
+    ) -> None:
         super().__init__()
-        self.action_size = action_size
+        self.action_size, self.log_std = action_size, log_std
         sizes = (obs_size, hidden, hidden, 2 * action_size)
         layers = [nn.Linear(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)]
         for layer, gain in zip(layers, (1.0, 1.0, 0.01), strict=True):
@@ -21,11 +26,20 @@ class SquashedGaussianActor(nn.Module):
             nn.init.zeros_(layer.bias)
         self.net = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
 
+    def xavier_(self) -> None:
+        """Draw the weights anew as SAC, REDQ and MBPO do: Xavier uniform, the last layer's two heads apart."""
+        layers = [layer for layer in self.net if isinstance(layer, nn.Linear)]
+        for layer, heads in zip(layers, (1, 1, 2), strict=True):
+            for head in layer.weight.chunk(heads):
+                nn.init.xavier_uniform_(head)
+
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log standard deviation before the squashing: [.., obs] -> 2 x [.., act]."""
         mean, raw = self.net(obs).chunk(2, dim=-1)
-        log_std = LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (raw.tanh() + 1)
-        return mean, log_std
+        if self.log_std == "clamped":
+            return mean, raw.clamp(*CLAMPED)
+        low, high = SQUASHED
+        return mean, low + 0.5 * (high - low) * (raw.tanh() + 1)
 
     def mode(self, obs: Tensor) -> Tensor:
         """Return the deterministic action."""

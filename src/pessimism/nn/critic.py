@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pessimism.nn.ensemble import EnsembleLayerNorm, EnsembleLinear, SpectralForm, SpectralLinear
+from pessimism.nn.ensemble import EnsembleLayerNorm, EnsembleLinear, SpectralForm, SpectralLinear, xavier_
 
 LAST_GAIN = 0.01 * math.sqrt(2)  # author's code: first estimates are close to zero
 
@@ -22,6 +22,12 @@ class EnsembleCritic(nn.Module):
         """[B, obs], [B, act] -> [N, B, K]."""
         values: Tensor = self.head(self.body(torch.cat([obs, action], dim=-1)))
         return values
+
+    def xavier_(self) -> None:
+        """Draw the weights anew as SAC, REDQ and MBPO do; spectral layers, whose scale is fixed, stay."""
+        for layer in self.modules():
+            if isinstance(layer, EnsembleLinear) and layer not in self.spectral:
+                xavier_(layer.weight)
 
     def normalise_(self) -> None:
         """Let the spectral norms follow the weights. Called once after each optimizer step."""

@@ -16,6 +16,12 @@ def orthogonal_(weight: Tensor, gain: float) -> Tensor:
     return weight
 
 
+def xavier_(weight: Tensor) -> Tensor:
+    """Fill each member's matrix of `weight` [N, in, out] uniformly, its variance 2 / (in + out)."""
+    bound = math.sqrt(6 / (weight.shape[1] + weight.shape[2]))
+    return nn.init.uniform_(weight, -bound, bound)
+
+
 class EnsembleLinear(nn.Module):
     """N affine layers: [B, in] (shared by all) or [N, B, in] -> [N, B, out]."""
 

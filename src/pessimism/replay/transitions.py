@@ -1,10 +1,12 @@
 """Uniform replay of state transitions."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from pessimism.types import Batch, Transition
+from pessimism.types import Agent, Batch, Metrics, Transition
 
 
 class TransitionReplay:
@@ -41,8 +43,12 @@ class TransitionReplay:
     def sample(self, updates: int, batch_size: int) -> Batch:
         """Draw `updates` batches with replacement: fields [U, B, ...]."""
         index = torch.randint(len(self), (updates * batch_size,), generator=self.generator)
-        rows = self.rows.index_select(0, index).view(updates, batch_size, -1)
+        rows = self.rows.index_select(0, index).view(updates, batch_size, sum(self.widths))
         return Batch(*rows.split(self.widths, dim=-1))
+
+    def refresh(self, step: int, agent: Agent) -> Metrics:
+        """Do nothing: the transitions are all there is."""
+        return {}
 
     def newest(self, count: int) -> Tensor:
         """Return the last `count` rows in the order in which they were stored."""
@@ -54,3 +60,10 @@ class TransitionReplay:
             raise ValueError(f"rows of width {rows.shape[1]} do not fit a replay of width {self.rows.shape[1]}")
         self.rows[torch.arange(self.added, self.added + len(rows)) % self.capacity] = rows
         self.added += len(rows)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return nothing: the rows are all there is."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take nothing back."""

@@ -1,7 +1,17 @@
 """How an ensemble is read: each strategy drops into any agent that has several critics."""
 
+from pessimism.strategies.bandit import BanditPenalty, ExponentialWeights
 from pessimism.strategies.base import Pessimism
-from pessimism.strategies.minimum import ClippedMinimum
-from pessimism.strategies.penalty import FixedPenalty, LearnedPenalty
+from pessimism.strategies.minimum import ClippedMinimum, SubsetMinimum
+from pessimism.strategies.penalty import FixedPenalty, LearnedPenalty, SquaredBiasPenalty
 
-__all__ = ["ClippedMinimum", "FixedPenalty", "LearnedPenalty", "Pessimism"]
+__all__ = [
+    "BanditPenalty",
+    "ClippedMinimum",
+    "ExponentialWeights",
+    "FixedPenalty",
+    "LearnedPenalty",
+    "Pessimism",
+    "SquaredBiasPenalty",
+    "SubsetMinimum",
+]

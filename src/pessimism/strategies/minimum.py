@@ -1,9 +1,12 @@
 """Rules that take a smallest estimate."""
 
+import math
+
+import torch
 from torch import Tensor
 
 from pessimism.strategies.base import Pessimism
-from pessimism.values import lowest
+from pessimism.values import average, lowest
 
 
 class ClippedMinimum(Pessimism):
@@ -16,3 +19,33 @@ class ClippedMinimum(Pessimism):
     def actor_value(self, values: Tensor) -> Tensor:
         """Return the lowest critic's estimate."""
         return lowest(values)
+
+
+class SubsetMinimum(Pessimism):
+    """REDQ (Chen et al., 2021): the lowest of M random critics for the target, the mean for the actor.
+
+    The subset is a mask over the members, so that the update's graph has one shape for all subsets. A
+    fractional M draws one critic more as often as the fraction says.
+    """
+
+    left_out: Tensor
+
+    def __init__(self, members: int, subset: float = 2.0, *, generator: torch.Generator | None = None) -> None:
+        super().__init__(generator)
+        self.subset = subset
+        self.register_buffer("left_out", torch.ones(members, 1, 1, dtype=torch.bool))
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the critics of the next update, without replacement."""
+        extra = torch.rand((), generator=self.generator, device="cpu").item() < self.subset % 1
+        order = torch.randperm(len(self.left_out), generator=self.generator, device="cpu")
+        self.left_out.copy_((order >= math.floor(self.subset) + extra).view(-1, 1, 1))
+
+    def target_value(self, values: Tensor) -> Tensor:
+        """Return the estimate of the lowest critic in the subset."""
+        return lowest(values.masked_fill(self.left_out, math.inf))
+
+    def actor_value(self, values: Tensor) -> Tensor:
+        """Return the mean of all critics."""
+        return average(values)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.strategies.base import Pessimism
-from pessimism.values import pairwise_distance
+from pessimism.values import average, pairwise_distance
 
 
 def no_optimism(step: int) -> float:
@@ -18,7 +18,8 @@ class FixedPenalty(Pessimism):
     """The mean estimate minus a constant beta times the disagreement W (Eqns. 4 and 6, Procedure 1).
 
     With N = 2 and beta = 0.5 this is the clipped minimum. The actor's beta is beta - lambda_opt(step):
-    an `optimism` that decays to zero is the paper's pessimism annealing.
+    an `optimism` that decays to zero is the paper's pessimism annealing. One number W is subtracted from all
+    atoms of a distributional critic (App. D.6).
     """
 
     optimism: Tensor
@@ -29,19 +30,20 @@ class FixedPenalty(Pessimism):
         *,
         optimism: Callable[[int], float] = no_optimism,
         disagreement: Callable[[Tensor], Tensor] = pairwise_distance,
+        generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(generator)
         self.beta = nn.Parameter(torch.tensor(float(beta)), requires_grad=False)
         self.schedule, self.disagreement = optimism, disagreement
         self.register_buffer("optimism", torch.tensor(float(optimism(0))))  # lambda_opt
 
     def target_value(self, values: Tensor) -> Tensor:
         """Return mean - beta W, with a graph to beta where it is learned."""
-        return values.mean(dim=0) - self.beta * self.disagreement(values)
+        return average(values) - self.beta * self.disagreement(values)
 
     def actor_value(self, values: Tensor) -> Tensor:
         """Return mean - (beta - lambda_opt) W."""
-        return values.mean(dim=0) - (self.beta.detach() - self.optimism) * self.disagreement(values)
+        return average(values) - (self.beta.detach() - self.optimism) * self.disagreement(values)
 
     def advance(self, step: int) -> None:
         """Anneal lambda_opt."""
@@ -91,3 +93,29 @@ class LearnedPenalty(FixedPenalty):
         (self.beta.grad,) = torch.autograd.grad(self.penalty_loss(values, target), [self.beta])
         self.optimizer.step()
         return super().update(values, target)
+
+
+class SquaredBiasPenalty(LearnedPenalty):
+    """GPL-SAC-E2E (App. D.2): beta descends the squared bias, with the gradient through the target.
+
+    The equation squares the bias of each transition; `of_expectation` squares the batch's mean bias, the
+    other reading of "squared norm of the expected bias".
+    """
+
+    def __init__(
+        self,
+        beta: float = 0.5,
+        *,
+        of_expectation: bool = False,
+        lr: float = 1e-4,
+        betas: tuple[float, float] = (0.5, 0.999),
+        optimism: Callable[[int], float] = no_optimism,
+        disagreement: Callable[[Tensor], Tensor] = pairwise_distance,
+    ) -> None:
+        super().__init__(beta, lr=lr, betas=betas, optimism=optimism, disagreement=disagreement)
+        self.of_expectation = of_expectation
+
+    def penalty_loss(self, values: Tensor, target: Tensor) -> Tensor:
+        """Return E[B(s, a, s' | beta)^2]."""
+        bias = target.mean(dim=-1) - values.mean(dim=(0, 2))  # [B]
+        return bias.mean().square() if self.of_expectation else bias.square().mean()

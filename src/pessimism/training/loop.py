@@ -39,6 +39,7 @@ class Budget(NamedTuple):
     evaluate_now: Every
     measure_now: Every
     save_now: Every
+    policy_every: int = 0  # critic updates per policy update; 0: all of a step
 
 
 @dataclass
@@ -117,11 +118,7 @@ class Trainer:
         self._interact()
         step = self.progress.step
         if step > self.budget.random_steps:
-            batch = self.replay.sample(self.budget.updates_per_step, self.budget.batch_size)
-            metrics = self.agent.update(batch, step)
-            self.averages.add(metrics)
-            if "train/td_error" in metrics:
-                self.dual_td.add({"bias/dual_td": metrics["train/td_error"]})
+            self._learn()
         if self.budget.log_now(step):
             self._log(self.averages.take())
         if self.evaluator and self.budget.evaluate_now(step):
@@ -135,6 +132,17 @@ class Trainer:
             self._check_finite(self.averages.means())
             self.hooks.save(self.checkpoint())
         return all(wanted)
+
+    def _learn(self) -> None:
+        """Update the agent on the batches that belong to this step."""
+        step, budget = self.progress.step, self.budget
+        self.averages.add(self.replay.refresh(step, self.agent))
+        batches = self.replay.sample(budget.updates_per_step, budget.batch_size)
+        for batch in batches.groups(budget.policy_every or budget.updates_per_step):
+            metrics = self.agent.update(batch, step)
+            self.averages.add(metrics)
+            if "train/td_error" in metrics:
+                self.dual_td.add({"bias/dual_td": metrics["train/td_error"]})
 
     def _interact(self) -> None:
         """Act, and store what happened."""
@@ -192,6 +200,7 @@ class Trainer:
         progress = self.progress
         actions = np.array(progress.actions, dtype=np.float32).reshape(-1, self.env.action_size)
         tensors = {f"agent.{name}": tensor for name, tensor in self.agent.state_dict().items()}
+        tensors |= {f"replay.{name}": tensor for name, tensor in self.replay.state_dict().items()}
         tensors |= generator_states(self.generators) | {"episode.actions": torch.from_numpy(actions)}
         state = {
             "episode": progress.episode,
@@ -205,6 +214,7 @@ class Trainer:
         """Go back to a checkpoint: the running episode is played again, action by action."""
         tensors, state = checkpoint.tensors, checkpoint.state
         self.agent.load_state_dict(checkpoint.part("agent"))
+        self.replay.load_state_dict(checkpoint.part("replay"))
         load_generators(self.generators, checkpoint.part("generator"))
         self.averages.load(state["averages"])
         self.dual_td.load(state["dual_td"])
