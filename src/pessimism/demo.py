@@ -10,21 +10,41 @@ from pessimism.config import merge, validated
 from pessimism.errors import UserError
 from pessimism.presets import preset_values
 from pessimism.run import run
+from pessimism.training.loop import Callback, Progress
 from pessimism.video import film
 
-# GPL-SAC's settings but for size and a shorter start: half the critics and half the batch, for two cores.
+# GPL-SAC's settings but for size and haste: half the critics, half the batch, fewer random steps, and an entropy
+# weight that adapts ten times faster, as it must where a run has a hundredth of the paper's steps.
 TASK = {
     "env": "InvertedDoublePendulum-v4",
-    "steps": 2000,
+    "steps": 2500,
     "random_steps": 300,
     "critic": {"members": 5},
     "batch_size": 128,
+    "alpha_lr": 1e-3,
     "evaluation": {"every": 100},
     "bias": {"every": 100},
     "checkpoint": {"every": 100},
     "log": {"every": 10},
 }
 SOLVED = 9100.0  # Gymnasium's threshold; both poles standing to the time limit bring 9360
+IN_A_ROW = 2  # evaluations of five episodes
+
+
+class UntilSolved(Callback):
+    """Ends the run when the task is solved."""
+
+    def __init__(self) -> None:
+        self.in_a_row = 0
+
+    def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
+        """Count solved evaluations."""
+        if "eval/mean_reward" in metrics:
+            self.in_a_row = self.in_a_row + 1 if metrics["eval/mean_reward"] >= SOLVED else 0
+
+    def on_step(self, progress: Progress) -> bool:
+        """Go on until there were enough of them."""
+        return self.in_a_row < IN_A_ROW
 
 
 def demo(seed: int, out: Path | None, console: Console) -> int:
@@ -32,16 +52,30 @@ def demo(seed: int, out: Path | None, console: Console) -> int:
     path = out or Path("runs") / "demo" / f"seed_{seed}"
     config = validated(merge(preset_values("gpl-sac"), {**TASK, "seed": seed}))
     started = time.perf_counter()
-    if not run(config, path, console=console).finished:
-        return 130
+    until_solved = UntilSolved()
+    if not solved(path):
+        result = run(config, path, callbacks=[until_solved], console=console)
+        if not result.finished and until_solved.on_step(Progress()):
+            return 130  # interrupted
+    steps, returns = read_metrics(path)["eval/mean_reward"]
     minutes = (time.perf_counter() - started) / 60
-    score = read_metrics(path)["eval/mean_reward"][1][-1]
-    solved = score >= SOLVED
-    say = [f"{'solved' if solved else 'not solved'}: return {score:.0f} of 9360 after {config.steps} steps"]
-    say += [f"trained for {minutes:.1f} minutes", f"curve  {plot_run(path)}"]
+    lines = [
+        f"{'solved' if solved(path) else 'not solved'}: return {returns[-1]:.0f} of 9360 after {steps[-1]} steps",
+        f"took   {minutes:.1f} minutes",
+        f"curve  {plot_run(path)}",
+    ]
     try:
-        say.append(f"video  {film(path)}")
+        lines.append(f"video  {film(path)}")
     except UserError as error:
-        say.append(f"no video: {error}")
-    console.print("\n".join(say), highlight=False, soft_wrap=True)
-    return 0 if solved else 1
+        lines.append(f"no video: {error}")
+    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+    return 0 if solved(path) else 1
+
+
+def solved(path: Path) -> bool:
+    """Tell whether a run's last evaluations solve the task."""
+    try:
+        _, returns = read_metrics(path)["eval/mean_reward"]
+    except (UserError, KeyError):
+        return False
+    return len(returns) >= IN_A_ROW and min(returns[-IN_A_ROW:]) >= SOLVED

@@ -62,7 +62,7 @@ class FixedPenalty(Pessimism):
 class LearnedPenalty(FixedPenalty):
     """GPL: beta is the dual variable of "the targets are unbiased" (Eqn. 7).
 
-    Dual TD-learning takes target minus prediction, negated TD errors that were computed anyway, for the
+    Dual TD-learning takes target minus prediction, which the critics' loss needs anyway, for the
     bias, and moves beta down the gradient of J(beta) = -beta x bias: targets above the predictions
     raise it, targets below lower it. beta is not clipped and may become negative.
     """

@@ -55,10 +55,10 @@ def measure(
 ) -> Bias:
     """Compare predictions and observations over whole episodes.
 
-    A time limit hides the rest of the return. States for which the hidden part weighs gamma**(T-t) >
-    `tail` are left out; where an episode is too short to leave any, all its states are kept and the
-    critics' own estimate completes the return (the bias of such states is measured too small, by the
-    share gamma**(T-t); `bootstrapped` tells how many they are).
+    A time limit hides the rest of the return, and the critics' own estimate completes it: the bias of a
+    state is then measured too small by the share gamma**(T-t). States for which that is more than `tail`
+    are left out; where an episode is too short to leave any, all its states are kept, and `bootstrapped`
+    tells how many they are.
     """
     alpha = float(agent.alpha)
     values, returns, bootstrapped = [], [], 0
@@ -66,10 +66,9 @@ def measure(
         length = len(episode.reward)
         weight = discount ** torch.arange(length, 0, -1, dtype=torch.float64)  # of what follows: [T]
         keep = weight <= (1.0 if episode.terminated else tail)
-        tail_value = 0.0
         if not keep.any():
             keep, bootstrapped = torch.ones(length, dtype=torch.bool), bootstrapped + length
-            tail_value = _soft_value(agent, episode.last_obs, alpha, generator)
+        tail_value = 0.0 if episode.terminated else _soft_value(agent, episode.last_obs, alpha, generator)
         values.append(agent.value(episode.obs, episode.action).squeeze(-1).double()[keep])
         returns.append(soft_returns(episode, alpha, discount, tail_value)[keep])
     value, observed = torch.cat(values), torch.cat(returns)  # [states]
