@@ -121,12 +121,12 @@ class Trainer:
             self._learn()
         if self.budget.log_now(step):
             self._log(self.averages.take())
+        if self.bias_meter and self.budget.measure_now(step):
+            self._log(self.bias_meter(self.agent, step).metrics() | self.dual_td.take())
         if self.evaluator and self.budget.evaluate_now(step):
             evaluation = self.evaluator(self.agent, step)
             self.hooks.evaluated(step, evaluation)
             self._log(evaluation.metrics())
-        if self.bias_meter and self.budget.measure_now(step):
-            self._log(self.bias_meter(self.agent, step).metrics() | self.dual_td.take())
         wanted = [callback.on_step(self.progress) is not False for callback in self.hooks.callbacks]
         if self.budget.save_now(step) or step == self.budget.steps or not all(wanted):
             self._check_finite(self.averages.means())
