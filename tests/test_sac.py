@@ -116,7 +116,8 @@ def test_state_dict_is_the_whole_agent():
 def test_compiled_and_eager_updates_agree(critic):
     eager, fast = agent(critic=critic), agent(critic=critic, compile=True)
     for step in range(4):
-        one, two = eager.update(batch(seed=step), step), fast.update(batch(seed=step), step)
+        with torch._dynamo.config.patch(error_on_recompile=step > 0):  # what was compiled once serves the whole run
+            one, two = eager.update(batch(seed=step), step), fast.update(batch(seed=step), step)
         for name, value in one.items():
             torch.testing.assert_close(two[name], value, atol=1e-4, rtol=1e-4)
     for name, value in eager.state_dict().items():

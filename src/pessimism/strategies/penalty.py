@@ -80,8 +80,10 @@ class LearnedPenalty(FixedPenalty):
         self.beta.requires_grad_(True)
         self.optimizer = torch.optim.Adam([self.beta], lr=lr, betas=betas)
         # The optimizer works on buffers of this module, so that state_dict() is the whole state.
+        self.register_buffer("step", torch.zeros((), device="cpu"))  # torch.optim counts there on every device
+        self.register_buffer("exp_avg", torch.zeros_like(self.beta))
+        self.register_buffer("exp_avg_sq", torch.zeros_like(self.beta))
         for name in ("step", "exp_avg", "exp_avg_sq"):
-            self.register_buffer(name, torch.zeros(()))
             self.optimizer.state[self.beta][name] = self.get_buffer(name)
 
     def penalty_loss(self, values: Tensor, target: Tensor) -> Tensor:
