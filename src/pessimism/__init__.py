@@ -3,9 +3,10 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-# Threads of an update that wait for each other sleep instead of spinning: where other programs want the
-# processor too, spinning makes an update many times slower. Read when torch is first loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Threads of an update that wait for each other spin for some microseconds and then sleep. Without a bound (libgomp's
+# default is milliseconds) a step is many times slower where other programs want the processor too; see
+# docs/performance.md. Read when torch is first loaded.
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 if TYPE_CHECKING:
     from pessimism.api import GPLSAC, MBPO, REDQ, SAC, SAC20, Model
