@@ -3,8 +3,8 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-# Threads of an update that wait for each other spin for some microseconds and then sleep. Without a bound (libgomp's
-# default is milliseconds) a step is many times slower where other programs want the processor too; see
+# Threads of an update that wait for each other spin for some microseconds and then sleep. libgomp's default is to
+# spin for milliseconds, with which a step is many times slower where other programs want the processor too: see
 # docs/performance.md. Read when torch is first loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
