@@ -66,11 +66,9 @@ def run_paper(
     contestant = "pessimism-eager" if compiler() is None else "pessimism-compiled"
     base = dataclasses.replace(GPL_SAC, contestant=contestant, batch=batch, cores=choose_cores(threads))
     shared = {"contestant": contestant, **common(base, rounds)}
-    entries, missing = paper_entries(base)
-    measured, stopped = measure(entries, rounds=rounds, seconds=seconds, console=console)
-    reasons = missing | stopped
+    measured, stopped = measure(paper_entries(base), rounds=rounds, seconds=seconds, console=console)
     rows = [
-        PaperRow(name, paper_seconds, measured.get(name), reasons.get(name, ""))
+        PaperRow(name, paper_seconds, measured.get(name), stopped.get(name, ""))
         for name, paper_seconds, _ in VARIANTS
     ]
     report = PaperReport(shared, rows)
@@ -105,18 +103,13 @@ def peer_entries(setting: Setting, python: Path) -> list[Entry]:
     ]
 
 
-def paper_entries(base: Setting) -> tuple[list[Entry], dict[str, str]]:
-    """Return the rows of the paper's table that this version can measure, and why not the others."""
-    from pessimism.bench.contestants import missing_for
-
-    entries, missing = [], {}
-    for name, _, setting in VARIANTS:
-        if missing_for(setting.strategy):
-            missing[name] = "not yet available"
-        else:
-            wanted = dataclasses.replace(setting, contestant=base.contestant, batch=base.batch, cores=base.cores)
-            entries.append(Entry(name, wanted, cached=True))
-    return entries, missing
+def paper_entries(base: Setting) -> list[Entry]:
+    """Return the rows of the paper's table."""
+    replace = dataclasses.replace
+    return [
+        Entry(row, replace(setting, contestant=base.contestant, batch=base.batch, cores=base.cores), cached=True)
+        for row, _, setting in VARIANTS
+    ]
 
 
 def common(setting: Setting, rounds: int) -> dict[str, object]:

@@ -1,12 +1,9 @@
 """This library's contestants: agents at the sizes asked for, with a full replay and no environment."""
 
 import itertools
-from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
-from pessimism import values
 from pessimism.agents.sac import SACAgent
 from pessimism.bench.worker import Setting, Step
 from pessimism.errors import UserError
@@ -16,6 +13,7 @@ from pessimism.ops import compiler
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.schedules import linear
 from pessimism.strategies import FixedPenalty, LearnedPenalty, Pessimism
+from pessimism.values import pairwise_distance_w2, quantile_huber_loss, squared_td_loss
 
 QUANTILES = 10  # the paper's M
 DISCOUNT = 0.99
@@ -51,7 +49,7 @@ def build_agent(setting: Setting) -> SACAgent:
         critic=build_critic(setting, atoms=QUANTILES if quantiles else 1),
         pessimism=build_strategy(setting.strategy),
         target_entropy=-float(setting.action_size),
-        td_loss=_quantile_function("quantile_huber_loss") if quantiles else values.squared_td_loss,
+        td_loss=quantile_huber_loss if quantiles else squared_td_loss,
         compile=compiled,
     )
 
@@ -71,20 +69,6 @@ def build_strategy(name: str) -> Pessimism:
         case "annealed":
             return LearnedPenalty(optimism=linear(0.5, 0.0, 50_000))
         case "quantile-w2":
-            return LearnedPenalty(disagreement=_quantile_function("pairwise_distance_w2"))
+            return LearnedPenalty(disagreement=pairwise_distance_w2)
         case _:
             return LearnedPenalty()
-
-
-def missing_for(strategy: str) -> str | None:
-    """Return the name of the function that this version lacks for a strategy, if it lacks one."""
-    needed = {
-        "quantile-w1": ("quantile_huber_loss",),
-        "quantile-w2": ("quantile_huber_loss", "pairwise_distance_w2"),
-    }
-    return next((name for name in needed.get(strategy, ()) if not hasattr(values, name)), None)
-
-
-def _quantile_function(name: str) -> Callable[..., Tensor]:
-    function: Callable[..., Tensor] = getattr(values, name)
-    return function
