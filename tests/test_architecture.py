@@ -20,11 +20,11 @@ LAYERS = [
     {"agents", "models", "training", "analysis"},
     {"replay", "envs", "presets"},
     {"config", "strategies", "nn"},
-    {"values", "ops", "schedules", "settings"},
+    {"values", "ops", "schedules", "settings", "tasks"},
     {"types", "records", "errors"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-TORCH_FREE = {"config", "settings", "presets", "records", "errors", "analysis", "cli", "schedules"}
+TORCH_FREE = {"config", "settings", "tasks", "presets", "records", "errors", "analysis", "cli", "schedules"}
 
 
 def imports(path):

@@ -13,7 +13,6 @@ from torch import Tensor
 from pessimism.agents.pixels import PixelAgent
 from pessimism.agents.sac import SACAgent
 from pessimism.config import Config
-from pessimism.envs.tasks import task_name
 from pessimism.errors import UserError
 from pessimism.models.dynamics import DynamicsEnsemble
 from pessimism.models.fitting import fit
@@ -50,6 +49,7 @@ from pessimism.strategies import (
     SquaredBiasPenalty,
     SubsetMinimum,
 )
+from pessimism.tasks import task_name
 from pessimism.training.loop import Budget, Every
 from pessimism.training.seeding import stream, stream_seed
 from pessimism.types import Replay
@@ -118,12 +118,11 @@ def build_critic(settings: CriticSettings, inputs: int) -> EnsembleCritic:
             assert_never(settings.form)
 
 
-def build_td_loss(config: Config) -> Callable[[Tensor, Tensor], Tensor]:
+def build_td_loss(settings: CriticSettings) -> Callable[[Tensor, Tensor], Tensor]:
     """Build the critics' loss: squared errors of means, or regression on quantiles."""
-    if config.critic.atoms > 1:
-        return partial(quantile_huber_loss, kappa=config.critic.kappa)
-    # Agents on pixels are published without the factor 1/2.
-    return squared_td_loss if config.pixels is None else partial(squared_td_loss, scale=1.0)
+    if settings.atoms == 1:
+        return partial(squared_td_loss, scale=settings.scale)
+    return partial(quantile_huber_loss, kappa=settings.kappa)
 
 
 def build_policy(config: Config, obs_size: int, action_size: int) -> Policy:
@@ -193,7 +192,7 @@ def _shared_by_agents(config: Config) -> AgentSettings:
     return AgentSettings(
         pessimism=pessimism,
         target_entropy=config.target_entropy if config.alpha else None,
-        td_loss=build_td_loss(config),
+        td_loss=build_td_loss(config.critic),
         tau=config.tau,
         lr=config.lr,
         alpha=config.alpha,

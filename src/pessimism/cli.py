@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pessimism.config import Config, field_info, leaves, merge, nested, option_names, validated
-from pessimism.envs.tasks import PAPER_TASKS, target_entropy
 from pessimism.errors import UserError, nearest
 from pessimism.presets import PRESETS, preset, preset_values, sources
+from pessimism.tasks import PAPER_TASKS, target_entropy
 
 OUT = "--out"
 CONFIG = "--config"

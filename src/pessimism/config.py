@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from pessimism.errors import UserError, nearest
 from pessimism.settings import (
     AUTHOR,
+    DRQ,
     HERE,
     PAPER,
     CriticSettings,
     LearnedPenaltySettings,
-    DRQ,
     ModelSettings,
     PessimismSettings,
     PixelSettings,
@@ -24,6 +24,7 @@ from pessimism.settings import (
     SubsetMinimumSettings,
     setting,
 )
+from pessimism.tasks import canonical
 
 
 class EvaluationSettings(Settings):
@@ -63,7 +64,9 @@ class Config(Settings):
 
     algorithm: str = setting("gpl-sac", "preset that the settings started from")
     env: str = Field(
-        description="Gymnasium id of the task", json_schema_extra={"source": "asked for"}, min_length=1
+        description="Gymnasium id of the task, or dmc/domain-task of DeepMind Control",
+        json_schema_extra={"source": "asked for"},
+        min_length=1,
     )
     env_kwargs: dict[str, Any] = setting({}, "arguments of the environment, as {name: value}")
     observation: Literal["full", "truncated"] = setting(
@@ -80,7 +83,9 @@ class Config(Settings):
         0, "critic updates per update of policy, alpha and beta; 0: all of an environment step", PAPER, ge=0
     )
     batch_size: int = setting(256, "transitions per critic update", PAPER, ge=1)
-    replay_capacity: int = setting(1_000_000, "transitions kept, or frames where observations are pictures", PAPER, ge=1)
+    replay_capacity: int = setting(
+        1_000_000, "transitions kept, or frames where observations are pictures", PAPER, ge=1
+    )
     replay_file: str | None = setting(None, "file on a fast disk that holds the frames; empty: they are in memory")
     n_step: int = setting(1, "rewards that are summed before the bootstrap (pictures only)", PAPER, ge=1, le=1000)
     discount: float = setting(0.99, "gamma", PAPER, ge=0, lt=1)
@@ -94,7 +99,9 @@ class Config(Settings):
         "gaussian", "squashed Gaussian with entropy, or deterministic with scheduled noise (pictures only)", PAPER
     )
     noise: tuple[float, float, int] = setting(
-        (1.0, 0.1, 500_000), "noisy policy: standard deviation from the first to the second, over so many steps", DRQ
+        (1.0, 0.1, 500_000),
+        "noisy policy: standard deviation from the first to the second, over so many steps",
+        DRQ,
     )
     noise_clip: float = setting(0.3, "noisy policy: where noise is cut in updates", DRQ, gt=0)
     actor_clip: float = setting(
@@ -122,6 +129,11 @@ class Config(Settings):
     compile: bool = setting(True, "compile the update (first update takes some seconds longer)")
     threads: int = setting(0, "CPU threads; 0: as many as torch takes by itself", ge=0)
     device: Literal["cpu", "cuda"] = setting("cpu", "where the networks live")
+
+    @field_validator("env")
+    @classmethod
+    def _one_name(cls, env: str) -> str:
+        return canonical(env) or env
 
     @model_validator(mode="after")
     def _penalty_needs_two(self) -> "Config":

@@ -43,6 +43,7 @@ class CriticSettings(Settings):
     )
     atoms: int = setting(1, "quantiles of the return per critic; 1: its mean alone", PAPER, ge=1, le=1000)
     kappa: float = setting(1.0, "where the quantiles' Huber loss turns linear", QUANTILES, gt=0)
+    scale: float = setting(0.5, "factor of the squared errors in the critics' loss", AUTHOR, gt=0)
 
 
 class PenaltySettings(Settings):
@@ -168,12 +169,18 @@ class PixelSettings(Settings):
         "orthogonal", "first weights of the convolutions", DRQ
     )
     encoder_tau: float = setting(
-        0.0, "share of encoder and trunk in their targets per update; 0: the target sees the encoder itself", DRQ
-    , ge=0, le=1)
+        0.0,
+        "share of encoder and trunk in their targets per update; 0: the target sees the encoder itself",
+        DRQ,
+        ge=0,
+        le=1,
+    )
     contrastive: bool = setting(False, "learn features by contrast too (CURL; needs encoder_tau)", DRQ)
 
     @model_validator(mode="after")
     def _contrast_has_a_target(self) -> "PixelSettings":
         if self.contrastive and not self.encoder_tau:
-            raise ValueError("pixels.contrastive compares with a target encoder: set pixels.encoder_tau, such as 0.05")
+            raise ValueError(
+                "pixels.contrastive compares with a target encoder: set pixels.encoder_tau, such as 0.05"
+            )
         return self

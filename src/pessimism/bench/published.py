@@ -95,12 +95,19 @@ class PublishedDrQ:
             first, second = self.target(next_features, self.act(next_features, noise, std))
             return batch.reward + batch.discount * torch.min(first, second)
 
-    def update(self, batch: Batch, places: tuple[Tensor, Tensor], noises: tuple[Tensor, Tensor], std: float) -> Tensor:
-        """Take one update on pictures [B, 9, H, W] (bytes); return the critics' loss."""
+    def update(
+        self, batch: Batch, places: tuple[Tensor, Tensor], noises: tuple[Tensor, Tensor], std: float
+    ) -> Tensor:
+        """Shift pictures [B, 9, H, W] (bytes) and learn from them; return the critics' loss."""
+        obs, next_obs = grid_shift(batch.obs.float(), places[0]), grid_shift(batch.next_obs.float(), places[1])
+        return self.learn(batch._replace(obs=obs, next_obs=next_obs), noises, std)
+
+    def learn(self, batch: Batch, noises: tuple[Tensor, Tensor], std: float) -> Tensor:
+        """Take one update on shifted pictures; return the critics' loss."""
         encoder_step, critic_step, actor_step = self.optimizers
-        features = self.encode(grid_shift(batch.obs.float(), places[0]))
+        features = self.encode(batch.obs)
         with torch.no_grad():
-            next_features = self.encode(grid_shift(batch.next_obs.float(), places[1]))
+            next_features = self.encode(batch.next_obs)
         target = self.target_value(batch, next_features, noises[0], std)
         first, second = self.critic(features, batch.action)
         loss = functional.mse_loss(first, target) + functional.mse_loss(second, target)

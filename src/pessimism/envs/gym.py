@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from pessimism.envs.frames import ActionRepeat, AnyEnv, PixelView, enlarged, is_image, viewed
 from pessimism.envs.rendering import prepare_rendering, rendering_error, silence_mujoco
-from pessimism.envs.tasks import canonical
 from pessimism.errors import UserError, nearest
+from pessimism.tasks import canonical
 
 Array = NDArray[np.float32]
 Observation = NDArray[Any]

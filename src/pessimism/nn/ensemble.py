@@ -23,7 +23,7 @@ def xavier_(weight: Tensor) -> Tensor:
 
 
 def unit_orthogonal_(module: nn.Module) -> None:
-    """Draw all matrices of linear layers anew, orthogonal with gain 1 (DrQ-v2, SAC-AE, CURL); spectral ones stay."""
+    """Draw all linear layers anew, orthogonal with gain 1 (DrQ-v2, SAC-AE, CURL); spectral ones stay."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear):
             nn.init.orthogonal_(layer.weight)
