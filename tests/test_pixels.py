@@ -130,8 +130,7 @@ def test_drqv2_is_the_published_update(rule):
     data, (places, noises) = batch(), draws(ours)
     metrics = ours.update(data, 1)
     obs, next_obs = (
-        ours.crop(frames[0], place).float()
-        for frames, place in zip((data.obs, data.next_obs), places, strict=True)
+        ours.crop(frames[0], place).float() for frames, place in zip((data.obs, data.next_obs), places, strict=True)
     )
     loss = published.learn(data.at(0)._replace(obs=obs, next_obs=next_obs), noises, 0.5)
     assert float(metrics["train/critic_loss"]) == pytest.approx(float(loss), rel=1e-5)
@@ -169,6 +168,7 @@ def test_gradients_pass_the_bounds_straight():
     assert float(gradient) == pytest.approx(1 - float(actor.mode(torch.ones(1, 2)).detach()) ** 2)
 
 
+@torch.no_grad()
 def test_contrast_on_literals():
     contrast = Contrast(2)
     torch.nn.init.eye_(contrast.weight)
