@@ -210,7 +210,7 @@ def test_learned_beta_follows_the_td_errors():
     high = data._replace(reward=data.reward + 100)
     for step in range(3):
         ours.update(high, step + 1)
-    assert float(ours.pessimism.beta) > 0.6  # targets above predictions: more pessimism
+    assert float(ours.pessimism.beta.detach()) > 0.6  # targets above predictions: more pessimism
 
 
 def test_annealing_is_tied_to_the_noise():
