@@ -130,8 +130,7 @@ def test_drqv2_is_the_published_update(rule):
     data, (places, noises) = batch(), draws(ours)
     metrics = ours.update(data, 1)
     obs, next_obs = (
-        ours.crop(frames[0], place).float()
-        for frames, place in zip((data.obs, data.next_obs), places, strict=True)
+        ours.crop(frames[0], place).float() for frames, place in zip((data.obs, data.next_obs), places, strict=True)
     )
     loss = published.learn(data.at(0)._replace(obs=obs, next_obs=next_obs), noises, 0.5)
     assert float(metrics["train/critic_loss"]) == pytest.approx(float(loss), rel=1e-5)
