@@ -257,10 +257,10 @@ def build_replay(config: Config, obs_shape: Sequence[int], action_size: int) -> 
     """Build the source of batches: a replay, or a model that is fitted to one."""
     generator = stream(config.seed, "replay")
     if config.pixels is not None:
-        stack, *frame_shape = obs_shape
+        stack, height, width, channels = obs_shape
         return FrameReplay(
             config.replay_capacity,
-            tuple(frame_shape),
+            (height, width, channels),
             stack=stack,
             action_size=action_size,
             discount=config.discount,

@@ -35,6 +35,7 @@ class PixelAgent(SACAgent):
 
     actor: PixelActor
     critic: PixelCritic
+    target_critic: PixelCritic
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class PixelAgent(SACAgent):
             # CURL's released code steps the encoder twice on one gradient, by two optimizers.
             self.view_optimizer = Adam(seen, lr)
             self.contrast_optimizer = Adam([*seen, *contrast.parameters()], lr)
-        self.update_critic = compiled(self._update_critic) if compile else self._update_critic
+        self.update_values = compiled(self._update_values) if compile else self._update_values
         self.update_views = compiled(self._update_views) if compile else self._update_views
 
     def update(self, batch: Batch, step: int) -> Metrics:
@@ -94,11 +95,9 @@ class PixelAgent(SACAgent):
         for index in range(len(batch.reward)):
             self.pessimism.redraw()
             now, views = batch.at(index), self._views(len(batch.reward[index]))
-            critic, features, bonus = self.update_critic(now, views)
+            critic, features, bonus = self.update_values(now, views)
             if self.contrast is not None:
                 metrics |= self.update_views(now.obs, views.place, self._places(len(now.reward)))
-            if self.average_with == "critic":
-                self._average()
         target = self._td_target(now, critic.next_values, bonus)  # with a graph to the strategy
         metrics |= self.pessimism.update(critic.values, target)
         metrics |= self.update_actor(features, self._noise(now.reward.shape[:1], self.generator))
@@ -106,7 +105,7 @@ class PixelAgent(SACAgent):
             self._average()
         return metrics | {"train/critic_loss": critic.loss, "train/value": critic.values.mean()}
 
-    def _update_critic(self, batch: Batch, views: Views) -> tuple[CriticStep, Tensor, Tensor]:  # type: ignore[override]
+    def _update_values(self, batch: Batch, views: Views) -> tuple[CriticStep, Tensor, Tensor]:
         """TD-learning of encoder and critics; return with it the features [B, F] and the bonus [B, 1]."""
         with torch.no_grad():
             next_picture = self.crop(batch.next_obs, views.next_place)  # [B, stack * C, size, size]
@@ -121,6 +120,8 @@ class PixelAgent(SACAgent):
         loss = self.td_loss(values, target)
         self.critic_optimizer.minimise(loss)
         self.critic.normalise_()
+        if self.average_with == "critic":
+            self._average()
         return CriticStep(loss.detach(), values.detach(), next_values), features.detach(), bonus
 
     def _average(self) -> None:

@@ -7,6 +7,7 @@ the tests hold the library's own update against.
 
 import copy
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +75,7 @@ class PublishedDrQ:
         for module in (*self.encoder, *self.actor.modules(), *self.critic.modules()):
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.orthogonal_(module.weight, math.sqrt(2) if isinstance(module, nn.Conv2d) else 1.0)
-                nn.init.zeros_(module.bias)
+                nn.init.zeros_(cast(Tensor, module.bias))
         self.target = copy.deepcopy(self.critic)
         networks = (self.encoder, self.critic, self.actor)
         self.optimizers = [torch.optim.Adam(network.parameters(), lr=1e-4) for network in networks]

@@ -1,7 +1,7 @@
 """From pictures to features: cropping, convolutions, and the trunks that policy and critics stand on."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -60,13 +60,14 @@ class ConvEncoder(nn.Module):
     ) -> None:
         super().__init__()
         inputs = (channels, filters, filters, filters)
-        self.layers = nn.ModuleList(
-            nn.Conv2d(width, filters, kernel_size=3, stride=2 if first else 1)
-            for first, width in zip((True, False, False, False), inputs, strict=True)
-        )
-        for layer in self.layers:
+        layers = [
+            nn.Conv2d(width, filters, kernel_size=3, stride=stride)
+            for width, stride in zip(inputs, (2, 1, 1, 1), strict=True)
+        ]
+        for layer in layers:
             initialise_convolution_(layer.weight, form)
-            nn.init.zeros_(layer.bias)
+            nn.init.zeros_(cast(Tensor, layer.bias))
+        self.layers = nn.ModuleList(layers)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.offset = offset
         self.features = filters * ((size - 3) // 2 + 1 - 6) ** 2
