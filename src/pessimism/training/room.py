@@ -35,7 +35,7 @@ class Room(NamedTuple):
         if free < needed:
             raise UserError(
                 f"the replay needs up to {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: "
-                "give a smaller --replay-capacity"
+                "give a smaller --replay-capacity, or on pixels a --replay-file"
             )
 
     def places(self, run: Path, there: int) -> list[tuple[Path, int]]:
