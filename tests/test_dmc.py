@@ -225,12 +225,15 @@ def test_the_fast_quality_is_nearly_the_same_picture():
     assert 0 < np.abs(standard - fast).mean() < 2
 
 
-def test_environments_live_beside_each_other():
-    envs = [gym.make("dmc/pendulum-swingup", view=SMALL) for _ in range(6)]
+@pytest.mark.parametrize("task", ["dmc/pendulum-swingup", "Hopper-v4"])
+def test_environments_live_beside_each_other_and_outlive_each_other(task):
+    envs = [gym.make(task, view=SMALL) for _ in range(4)]
     pictures = [env.reset(3) for env in envs]
     assert all(np.array_equal(picture, pictures[0]) for picture in pictures)
-    for env in envs:
+    for env in envs[1:]:
         env.close()
+    assert np.array_equal(envs[0].reset(3), pictures[0])
+    envs[0].close()
 
 
 def test_repeated_actions_sum_rewards_and_stop_at_the_end():

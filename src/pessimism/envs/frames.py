@@ -43,6 +43,19 @@ class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any]):
         return obs, total, terminated, truncated, info
 
 
+class OwnContext(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Draws one of Gymnasium's MuJoCo tasks in its own GL context.
+
+    Gymnasium draws in whichever context is current. Beside other environments that is another one's, and once
+    that one is closed the picture is wrong without a word.
+    """
+
+    def render(self) -> Any:  # noqa: ANN401
+        """Return the picture."""
+        self.env.unwrapped.mujoco_renderer._get_viewer("rgb_array").make_context_current()  # type: ignore[attr-defined]
+        return self.env.render()
+
+
 def is_image(space: spaces.Space[Any]) -> bool:
     """Tell pictures from vectors."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
@@ -57,6 +70,8 @@ def viewed(env: AnyEnv, stack: int, name: str) -> AnyEnv:
 def _rendered(env: AnyEnv, name: str) -> AnyEnv:
     if env.render_mode != "rgb_array":
         raise UserError(f'{name} has no image observations: make it with render_mode="rgb_array" to draw them')
+    if hasattr(env.unwrapped, "mujoco_renderer"):
+        env = OwnContext(env)
     try:
         return wrappers.AddRenderObservation(env, render_only=True)
     except Exception as error:  # each GL platform fails in a way of its own

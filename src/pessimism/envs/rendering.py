@@ -26,7 +26,7 @@ class Backend(NamedTuple):
         return next((names[0] for names in self.libraries if not any(map(_loads, names))), "")
 
 
-# In the order of preference: EGL also reaches GPUs, and OSMesa complains when a process exits.
+# In the order of preference: EGL also reaches GPUs.
 BACKENDS = {
     "egl": Backend((("libEGL.so.1",), ("libGL.so.1", "libOpenGL.so.0")), "libegl1 libgl1"),
     "osmesa": Backend((("libOSMesa.so.8", "libOSMesa.so.6"),), "libosmesa6"),
@@ -58,6 +58,8 @@ def prepare_rendering() -> None:
     """Set the choice for MuJoCo and dm_control, which read it at their first import."""
     if backend := choose().backend:
         os.environ[VARIABLE] = backend
+    # dm_control's word for drawing in the thread that asks. With a thread of its own OSMesa fails loudly at exit.
+    os.environ.setdefault("DISABLE_RENDER_THREAD_OFFLOADING", "1")
 
 
 def check_rendering() -> None:
