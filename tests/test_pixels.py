@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
+from pessimism.api import GPLDrQ
 from pessimism.bench.published import PublishedDrQ, grid_shift
 from pessimism.build import build_agent
 from pessimism.config import merge, nested, validated
@@ -12,11 +14,13 @@ from pessimism.errors import UserError
 from pessimism.nn.actor import NoisyActor
 from pessimism.nn.contrast import Contrast
 from pessimism.nn.encoder import ConvEncoder, Crop
-from pessimism.presets import PRESETS, preset_values
+from pessimism.ops import compiler
+from pessimism.presets import PIXEL_PRESETS, preset_values
+from pessimism.run import assemble, run
 from pessimism.schedules import linear
 from pessimism.types import Batch
+from sameness import assert_same_run, final_tensors
 
-PIXEL_PRESETS = [name for name in PRESETS if "pixels.augmentation" in PRESETS[name].changes]
 ACTION, COUNT = 2, 6
 
 
@@ -243,3 +247,80 @@ def test_what_does_not_fit_is_refused(name, changes, words):
 def test_pictures_must_be_square():
     with pytest.raises(UserError, match="84 x 96 pixels: the encoder takes square ones"):
         build_agent(config("drqv2"), (3, 84, 96, 3), ACTION)
+
+
+DRAWN = {
+    "env": "toys:pessimism-toys/DrawnLine-v0",
+    "env_kwargs": {"max_episode_steps": 14},
+    "steps": 90,
+    "random_steps": 20,
+    "batch_size": 8,
+    "replay_capacity": 50,  # the ring goes round
+    "pixels": {"filters": 4, "features": 8},
+    "hidden": 8,
+    "critic": {"hidden": 8},
+    "compile": False,
+    "threads": 1,
+    "evaluation": {"every": 30, "episodes": 2},
+    "bias": {"every": 45, "episodes": 2},
+    "log": {"every": 10, "tensorboard": False},
+    "checkpoint": {"every": 25},
+}
+
+
+def drawn(name, **changes):
+    return validated(merge(merge(preset_values(name), DRAWN), changes))
+
+
+@pytest.mark.parametrize("name", PIXEL_PRESETS)
+def test_a_run_on_pictures_cut_into_pieces_is_the_same_run(name, tmp_path):
+    for steps in (15, 21, 52, 90):  # before learning starts, at its start, within an episode, the end
+        assert run(drawn(name, steps=steps), tmp_path / "pieces").finished
+    assert run(drawn(name), tmp_path / "whole").finished
+    assert_same_run(tmp_path / "whole", tmp_path / "pieces")
+
+
+def test_frames_in_a_file_give_the_same_run(tmp_path):
+    run(drawn("gpl-drq"), tmp_path / "memory")
+    run(drawn("gpl-drq", replay_file=str(tmp_path / "frames")), tmp_path / "file")
+    first, second = (final_tensors(tmp_path / out) for out in ("memory", "file"))
+    assert all(first[name].equal(second[name]) for name in first)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
+def test_compiled_and_plain_updates_agree():
+    data, agents = batch(), [agent("gpl-drq", compile=compile) for compile in (False, True)]
+    for step in range(1, 3):
+        plain, compiled = (one.update(data, step) for one in agents)
+        for name, value in plain.items():
+            assert torch.allclose(value, compiled[name], rtol=1e-3, atol=1e-5), name
+
+
+@pytest.mark.slow
+def test_a_real_task_is_learned_from():
+    """A task of the paper from its pictures: stepped, stored, stacked, learned from, evaluated, measured."""
+    small = DRAWN | {"env": "dmc/reacher-easy", "env_kwargs": {}, "steps": 28, "pixels": {"size": 48}}
+    small |= {"evaluation": {"every": 0}, "bias": {"every": 0}, "replay_capacity": 1000}
+    assembly = assemble(validated(merge(preset_values("gpl-drq", "dmc/reacher-easy"), small)))
+    before = {key: tensor.clone() for key, tensor in assembly.agent.state_dict().items()}
+    assembly.trainer.run()
+    after = assembly.agent.state_dict()
+    assert all(tensor.isfinite().all() for key, tensor in after.items() if key != "log_alpha")
+    for part in ("encoder.layers.0.weight", "actor.trunk.linear.weight", "pessimism.beta"):
+        assert not torch.equal(before[part], after[part]), part
+    stored = assembly.trainer.replay.sample(1, 4)
+    assert stored.obs.shape == (1, 4, 3, 48, 48, 3)
+    assert stored.obs.float().std() > 10  # something is drawn
+
+
+def test_agents_on_pictures_from_python(tmp_path):
+    model = GPLDrQ(
+        "toys:pessimism-toys/DrawnLine-v0", **{k: v for k, v in DRAWN.items() if k not in ("env", "steps")}
+    )
+    model.learn(30)
+    obs = model.assembly.trainer.env.reset(0)
+    action, _ = model.predict(obs, deterministic=True)
+    again = GPLDrQ.load(model.save(tmp_path / "agent.safetensors"))
+    assert again.predict(obs, deterministic=True)[0] == pytest.approx(action)
+    assert model.predict(np.stack([obs, obs]))[0].shape == (2, 1)

@@ -11,7 +11,7 @@ from pessimism.build import build_agent
 from pessimism.cli import main
 from pessimism.config import merge, validated
 from pessimism.errors import UserError
-from pessimism.presets import PRESETS, preset_values
+from pessimism.presets import PRESETS, STATE_PRESETS, preset_values
 from pessimism.run import assemble, run
 from pessimism.types import Batch
 
@@ -42,7 +42,7 @@ def small_config(name, **changes):
     return validated(merge(values, changes))
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", STATE_PRESETS)
 def test_preset_trains(name):
     assembly = assemble(small_config(name))
     before = {key: tensor.clone() for key, tensor in assembly.agent.state_dict().items()}
@@ -63,7 +63,7 @@ def test_preset_trains(name):
         assert float(after["pessimism.beta"]) == 0.5
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", STATE_PRESETS)
 def test_a_run_cut_twice_equals_one_never_cut(name, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run(small_config(name), whole)

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 
 from pessimism.config import merge, validated
 from pessimism.ops import compiler
-from pessimism.presets import PRESETS, preset_values
+from pessimism.presets import STATE_PRESETS, preset_values
 from pessimism.run import run
+from sameness import assert_same_run, final_tensors
 
 COMMAND = """
 train gpl-sac --env Hopper-v4 --steps 1500 --random-steps 100 --updates-per-step 2 --batch-size 32
@@ -23,27 +23,6 @@ train gpl-sac --env Hopper-v4 --steps 1500 --random-steps 100 --updates-per-step
 
 def start(out):
     return subprocess.Popen([sys.executable, "-m", "pessimism", *COMMAND, "--out", out], stdout=subprocess.DEVNULL)
-
-
-def files_that_must_agree(directory):
-    names = ("metrics.jsonl", "evaluations.npz", "config.yaml", "DONE")
-    return {name: (Path(directory) / name).read_bytes() for name in names}
-
-
-def final_tensors(directory):
-    return load_file(sorted(Path(directory, "checkpoints").glob("step_*"))[-1] / "tensors.safetensors")
-
-
-def assert_same_run(one, other):
-    assert files_that_must_agree(one) == files_that_must_agree(other)
-    first, second = final_tensors(one), final_tensors(other)
-    assert first.keys() == second.keys()
-    assert all(first[name].equal(second[name]) for name in first)
-    episodes = [
-        [line.split(",")[:2] for line in Path(d, "0.monitor.csv").read_text().splitlines()[2:]]
-        for d in (one, other)
-    ]
-    assert episodes[0] == episodes[1]
 
 
 def wait_for_a_checkpoint_being_written(process, out):
@@ -78,7 +57,7 @@ def test_killed_at_any_moment_a_run_ends_the_same():
     assert_same_run("whole", "broken")
 
 
-@pytest.mark.parametrize("algorithm", PRESETS)
+@pytest.mark.parametrize("algorithm", STATE_PRESETS)
 def test_a_run_cut_into_pieces_is_the_same_run(small, algorithm):
     def train(steps, out):
         values = merge(preset_values(algorithm), {**small, "steps": steps, "updates_per_step": 2})

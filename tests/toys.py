@@ -58,6 +58,21 @@ class Line(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         return np.array([self.state], dtype=np.float32)
 
 
+class DrawnLine(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """`Line` seen as a picture: a bright column where the point is."""
+
+    def __init__(self, *, size: int = 24, **kwargs: Any) -> None:
+        super().__init__(Line(**kwargs))
+        self.observation_space = spaces.Box(0, 255, (size, size, 3), np.uint8)
+
+    def observation(self, observation: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """Draw the point."""
+        size = self.observation_space.shape[0]
+        picture = np.zeros((size, size, 3), np.uint8)
+        picture[:, int((float(observation[0]) + 1) / 2 * (size - 1))] = 255
+        return picture
+
+
 class LineValues:
     """The soft values of an agent's policy on `Line`, by solving the soft Bellman equation on a grid.
 
@@ -179,5 +194,5 @@ def factory(env_class: Callable[..., gymnasium.Env[Any, Any]], **kwargs: Any) ->
     return lambda: ControlEnv(env_class(**kwargs), getattr(env_class, "__name__", "toy"))
 
 
-for _name in ("Line", "Constant"):
+for _name in ("Line", "DrawnLine", "Constant"):
     gymnasium.register(f"pessimism-toys/{_name}-v0", entry_point=f"{__name__}:{_name}")

@@ -9,11 +9,24 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 if TYPE_CHECKING:
-    from pessimism.api import GPLSAC, MBPO, REDQ, SAC, SAC20, Model
+    from pessimism.api import CURL, GPLSAC, MBPO, REDQ, SAC, SAC20, DrQv2, GPLDrQ, Model, PixelSAC
     from pessimism.errors import UserError
     from pessimism.training.loop import Callback
 
-__all__ = ["GPLSAC", "MBPO", "REDQ", "SAC", "SAC20", "Callback", "Model", "UserError"]
+__all__ = [
+    "CURL",
+    "GPLSAC",
+    "MBPO",
+    "REDQ",
+    "SAC",
+    "SAC20",
+    "Callback",
+    "DrQv2",
+    "GPLDrQ",
+    "Model",
+    "PixelSAC",
+    "UserError",
+]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

@@ -21,7 +21,7 @@ from pessimism.config import Config, merge, validated
 from pessimism.envs import gym
 from pessimism.errors import UserError
 from pessimism.presets import preset_values
-from pessimism.run import Assembly, assemble, env_factory, record
+from pessimism.run import Assembly, assemble, env_factory, pixel_view, record
 from pessimism.training.bias import Bias, BiasMeter
 from pessimism.training.checkpoint import load_tensors, save_tensors
 from pessimism.training.evaluate import Evaluation, Evaluator
@@ -81,11 +81,15 @@ class Model:
         episode_start: None = None,
         deterministic: bool = False,
     ) -> tuple[NDArray[np.float32], None]:
-        """Return the action for one observation or a batch of them, in the environment's own units."""
+        """Return the action for one observation or a batch of them, in the environment's own units.
+
+        Observations are what the agent sees: where it sees pictures, the stacked ones [stack, H, W, C].
+        """
         env = self.assembly.trainer.env
-        obs = torch.as_tensor(np.asarray(observation, dtype=np.float32))
+        pictures = len(env.obs_shape) > 1
+        obs = torch.as_tensor(np.asarray(observation, dtype=np.uint8 if pictures else np.float32))
         single = obs.numel() == env.obs_size
-        batch = obs.reshape(-1, env.obs_size)
+        batch = obs.reshape(-1, *env.obs_shape)
         action = self.agent.mode(batch) if deterministic else self.agent.sample(batch, self._sampling)[0]
         scaled = np.stack([env.scaled(one) for one in action.numpy()])
         return (scaled[0] if single else scaled), None
@@ -153,6 +157,30 @@ class MBPO(Model):
     preset = "mbpo"
 
 
+class DrQv2(Model):
+    """DrQ-v2, from pixels (Yarats et al., 2022)."""
+
+    preset = "drqv2"
+
+
+class GPLDrQ(Model):
+    """DrQ-v2 with learned pessimism, from pixels: the paper's GPL-DrQ."""
+
+    preset = "gpl-drq"
+
+
+class CURL(Model):
+    """SAC with features learned by contrast, from pixels (Laskin et al., 2020)."""
+
+    preset = "curl"
+
+
+class PixelSAC(Model):
+    """SAC from pixels (Yarats et al., 2021, without the decoder)."""
+
+    preset = "sac-pixels"
+
+
 def _env_name(env: EnvLike) -> str:
     if isinstance(env, str):
         return env
@@ -164,14 +192,14 @@ def _env_factory(env: EnvLike, config: Config) -> gym.EnvFactory:
     if isinstance(env, str):
         return env_factory(config)
     if not isinstance(env, gymnasium.Env):
-        return lambda: gym.ControlEnv(env(), config.env)
+        return lambda: gym.adapt(env(), config.env, pixel_view(config), config.action_repeat)
     if env.spec is None:
         raise UserError(
             "evaluation needs environments of its own and this one has no spec to make more: "
             "give its Gymnasium id, or a function that makes it"
         )
     spec = env.spec
-    return lambda: gym.ControlEnv(gymnasium.make(spec), config.env)
+    return lambda: gym.adapt(gymnasium.make(spec), config.env, pixel_view(config), config.action_repeat)
 
 
 class _FunctionCallback(Callback):

@@ -188,6 +188,9 @@ PRESETS = {
     ),
 }
 
+PIXEL_PRESETS = [name for name, one in PRESETS.items() if "pixels.augmentation" in one.changes]
+STATE_PRESETS = [name for name in PRESETS if name not in PIXEL_PRESETS]
+
 
 def preset(name: str) -> Preset:
     """Return a preset by its name, or say which ones there are."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -56,13 +56,21 @@ def default_path(config: Config) -> Path:
     return Path("runs") / config.algorithm / env / f"seed_{config.seed}"
 
 
-def env_factory(config: Config) -> gym.EnvFactory:
-    """Return what makes the config's environment."""
-    entries = truncated_size(config.env) if config.observation == "truncated" else None
+def pixel_view(config: Config) -> PixelView | None:
+    """Return how the config's agent sees its environment, if it sees pictures."""
     pixels = config.pixels
-    view = None if pixels is None else PixelView(pixels.size, pixels.stack, pixels.camera)
+    return None if pixels is None else PixelView(pixels.size, pixels.stack, pixels.camera)
+
+
+def env_factory(config: Config, **kwargs: Any) -> gym.EnvFactory:  # noqa: ANN401
+    """Return what makes the config's environment; `kwargs` are given to it beside the config's own."""
     return partial(
-        gym.make, config.env, entries=entries, view=view, action_repeat=config.action_repeat, **config.env_kwargs
+        gym.make,
+        config.env,
+        entries=truncated_size(config.env) if config.observation == "truncated" else None,
+        view=pixel_view(config),
+        action_repeat=config.action_repeat,
+        **config.env_kwargs | kwargs,
     )
 
 

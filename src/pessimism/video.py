@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pessimism import records
 from pessimism.envs import gym
 from pessimism.errors import UserError
-from pessimism.run import load_run
+from pessimism.run import env_factory, load_run
 from pessimism.training.seeding import stream_seed
 from pessimism.types import Agent
 
@@ -25,7 +25,7 @@ def film(run: Path) -> Path:
         raise UserError("no video encoder is installed: pip install 'pessimism[report]'") from None
     assembly, _ = load_run(run)
     config = assembly.config
-    env = gym.make(config.env, **config.env_kwargs, render_mode="rgb_array")
+    env = env_factory(config, render_mode="rgb_array")()
     rate = env.env.metadata.get("render_fps", 30)
     every = max(1, round(rate / 25))  # about 25 frames a second, in real time
     frames = _frames(env, assembly.agent, config.seed, round(SECONDS * rate), every)
