@@ -15,6 +15,7 @@ from rich.table import Table
 
 from pessimism.build import build_agent
 from pessimism.config import Config
+from pessimism.native.library import load
 from pessimism.ops import compiler
 from pessimism.types import Batch
 
@@ -40,6 +41,8 @@ def examine(console: Console) -> int:
         hint = "" if there else escape(f"pip install 'pessimism[{extra}]'")
         table.add_row(name, metadata.version(name) if there else "missing", hint)
     table.add_row("C++ compiler", compiler() or "missing", "" if compiler() else "updates run uncompiled, slower")
+    native = load()
+    table.add_row("update in C++", *(("no", native) if isinstance(native, str) else ("yes", "")))
     for backend, packages in BACKENDS.items():
         there = _renders(backend)
         table.add_row(f"renderer {backend}", "works" if there else "missing", "" if there else packages)
