@@ -18,7 +18,7 @@ LAYERS = [
     {"run"},
     {"build"},
     {"agents", "models", "training", "analysis"},
-    {"replay", "envs", "presets"},
+    {"replay", "envs", "presets", "native"},
     {"config", "strategies", "nn"},
     {"values", "ops", "schedules", "settings", "tasks"},
     {"types", "records", "errors"},

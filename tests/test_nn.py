@@ -75,6 +75,21 @@ def test_members_of_a_critic_are_independent(build):
     assert any(gradient[1].abs().max() > 0 for gradient in gradients)
 
 
+@pytest.mark.parametrize("spectral", ["projection", "reparameterised", "none"])
+@pytest.mark.parametrize("atoms", [1, 3])
+def test_a_residual_critic_is_its_head_on_its_body(spectral, atoms):
+    """Values and gradients do not depend on the order in which the last two layers are multiplied."""
+    critic = residual_critic(6, members=4, hidden=8, atoms=atoms, spectral=spectral).double()
+    parameters = list(critic.parameters())
+    for parameter in parameters:
+        nn.init.normal_(parameter)
+    obs, action = torch.randn(5, 4).double(), torch.randn(5, 2).double()
+    fast, written = critic(obs, action), critic.head(critic.body(torch.cat([obs, action], dim=-1)))
+    torch.testing.assert_close(fast, written)
+    one, two = (torch.autograd.grad(values.sin().sum(), parameters) for values in (fast, written))
+    torch.testing.assert_close(one, two)
+
+
 def test_actor_log_probability_is_that_of_the_squashed_gaussian():
     actor = SquashedGaussianActor(4, 3, hidden=16)
     for parameter in actor.parameters():

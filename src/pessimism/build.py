@@ -120,9 +120,9 @@ def build_critic(settings: CriticSettings, inputs: int) -> EnsembleCritic:
 
 def build_td_loss(settings: CriticSettings) -> Callable[[Tensor, Tensor], Tensor]:
     """Build the critics' loss: squared errors of means, or regression on quantiles."""
-    if settings.atoms == 1:
-        return partial(squared_td_loss, scale=settings.scale)
-    return partial(quantile_huber_loss, kappa=settings.kappa)
+    if settings.atoms > 1:
+        return partial(quantile_huber_loss, kappa=settings.kappa)
+    return squared_td_loss if settings.scale == 0.5 else partial(squared_td_loss, scale=settings.scale)
 
 
 def build_policy(config: Config, obs_size: int, action_size: int) -> Policy:

@@ -42,11 +42,15 @@ class Adam(nn.Module):
         self.decay = torch.tensor(betas, dtype=torch.float64, device=self.targets[0].device)
         self.register_buffer("powers", torch.ones_like(self.decay))
 
+    def advance(self) -> Tensor:
+        """Count one step. Returns what corrects the bias of the means and of the squares at this step: [2]."""
+        self.powers.mul_(self.decay)
+        return (1 / (1 - self.powers)).float()
+
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Move the parameters against the gradients."""
-        self.powers.mul_(self.decay)
-        mean_scale, square_scale = (1 / (1 - self.powers)).float().unbind()
+        mean_scale, square_scale = self.advance().unbind()
         first, second = self.betas
         for target, gradient, mean, square in zip(self.targets, gradients, self.means, self.squares, strict=True):
             mean.lerp_(gradient, 1 - first)

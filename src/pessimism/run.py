@@ -19,6 +19,7 @@ from pessimism.config import Config
 from pessimism.envs import gym
 from pessimism.envs.frames import PixelView
 from pessimism.errors import UserError
+from pessimism.native.library import load
 from pessimism.ops import compiler
 from pessimism.presets import sources
 from pessimism.tasks import target_entropy, truncated_size
@@ -190,6 +191,8 @@ def _start_lines(config: Config, step: int) -> Iterator[str]:
         yield "no C++ compiler found: the update runs uncompiled, with the same numbers, slower"
     elif config.compile:
         yield "the first update compiles, which takes some seconds"
+        if config.device == "cpu" and isinstance(reason := load(), str):
+            yield f"the critics' update is torch's, slower than the one in C++: {reason}"
 
 
 class _Interruption(Callback):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pessimism.native.critic import CriticUpdate, covered
 from pessimism.nn.actor import PixelActor, SquashedGaussianActor
 from pessimism.nn.critic import EnsembleCritic, PixelCritic
 from pessimism.ops import Adam, compiled, polyak_
@@ -57,7 +58,7 @@ class SACAgent(nn.Module):
         self.td_loss, self.target_entropy = td_loss, target_entropy
         self.tau, self.actor_clip = tau, actor_clip
         self.generator = generator or torch.Generator()  # of the noise in updates
-        self.update_critic = compiled(self._update_critic) if compile else self._update_critic
+        self.update_critic = self._fast_update_critic() if compile else self._update_critic
         self.update_actor = compiled(self._update_actor) if compile else self._update_actor
 
     @property
@@ -123,6 +124,22 @@ class SACAgent(nn.Module):
         self.critic.normalise_()
         polyak_(self.target_critic, self.critic, self.tau)
         return CriticStep(loss.detach(), values.detach(), next_values)
+
+    def _fast_update_critic(self) -> Callable[[Batch, Tensor, Tensor], CriticStep]:
+        """Return `_update_critic` compiled, or with all but the target, the strategy's affair, in C++."""
+        critic, averaged = self.critic, self.target_critic
+        if isinstance(critic, PixelCritic) or isinstance(averaged, PixelCritic) or not covered(critic, self.td_loss):
+            return compiled(self._update_critic)
+        native = CriticUpdate(critic, averaged, self.critic_optimizer, self.tau)
+
+        @torch.no_grad()
+        def update(batch: Batch, next_action: Tensor, bonus: Tensor) -> CriticStep:
+            next_values = native.target_values(batch.next_obs, next_action)
+            target = self._td_target(batch, next_values, bonus)
+            loss, values = native.learn(batch.obs, batch.action, target)
+            return CriticStep(loss, values, next_values)
+
+        return update
 
     def _update_actor(self, obs: Tensor, noise: Tensor) -> Metrics:
         """Policy learning against the strategy's value, then entropy learning."""

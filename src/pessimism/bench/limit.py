@@ -33,8 +33,10 @@ class Product(NamedTuple):
 
 
 def products(setting: Setting) -> list[Product]:
-    """List the products that one environment step cannot do without.
+    """List the products of one environment step, layer by layer as the networks are written.
 
+    The residual critic multiplies its outer layer with its head first and so does without some of them: its
+    fraction of this limit may pass 1.
     The first layer needs no gradient of its input, except where the policy climbs its action.
     """
     critic = critic_layers(setting)

@@ -32,6 +32,13 @@ def unit_orthogonal_(module: nn.Module) -> None:
             orthogonal_(layer.weight, 1.0)
 
 
+def product(inputs: Tensor, kernel: Tensor) -> Tensor:
+    """Multiply member by member: [N, B, in], [N, in, out] -> [N, B, out]."""
+    if kernel.shape[-1] == 1:  # a product of width 1 is slower than multiply and sum
+        return (inputs * kernel.mT).sum(-1, keepdim=True)
+    return torch.bmm(inputs, kernel)
+
+
 class EnsembleLinear(nn.Module):
     """N affine layers: [B, in] (shared by all) or [N, B, in] -> [N, B, out]."""
 
@@ -49,9 +56,7 @@ class EnsembleLinear(nn.Module):
         kernel = self.kernel()
         if inputs.dim() == 2:
             inputs = inputs.expand(len(kernel), *inputs.shape)  # [N, B, in] without a copy
-        if kernel.shape[-1] == 1:  # a product of width 1 is slower than multiply and sum
-            return (inputs * kernel.mT).sum(-1, keepdim=True) + self.bias
-        return torch.bmm(inputs, kernel) + self.bias
+        return product(inputs, kernel) + self.bias
 
 
 class SpectralLinear(EnsembleLinear):
