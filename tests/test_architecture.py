@@ -21,10 +21,10 @@ LAYERS = [
     {"replay", "envs", "presets"},
     {"config", "strategies", "nn"},
     {"values", "ops", "schedules", "settings"},
-    {"types", "records", "errors"},
+    {"types", "records", "errors", "reference"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-TORCH_FREE = {"config", "settings", "presets", "records", "errors", "analysis", "cli", "schedules"}
+TORCH_FREE = {"config", "settings", "presets", "records", "errors", "analysis", "cli", "schedules", "reference"}
 
 
 def imports(path):
