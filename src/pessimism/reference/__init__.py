@@ -40,8 +40,8 @@ ALSO_CALLED = {"redqutd20": "redq", "sacutd1": "sac"}
 
 
 def task_key(env: str) -> str:
-    """Return what all spellings and versions of a task have in common: Hopper-v2 and dmc/cheetah-run alike."""
-    name = re.sub(r"(-v\d+|[-_]pixels)+$", "", re.split(r"[/:]", env)[-1])
+    """Return what all spellings and versions of a task have in common; arguments in brackets are left out."""
+    name = re.sub(r"(-v\d+|[-_]pixels)+$", "", re.split(r"[/:]", env.partition(" (")[0])[-1])
     return re.sub(r"[-_\s]+", " ", name).lower()
 
 
@@ -111,7 +111,7 @@ def curves_of(env: str, algorithm: str) -> list[PublishedCurve]:
 
 
 def training_times() -> list[tuple[str, str, float]]:
-    """Return the paper's training times: observations, algorithm, seconds per 1000 (state) or 10000 (pixels) steps."""
+    """Return the paper's training times: observations, algorithm, seconds per 1000 (pixels: 10000) steps."""
     rows = _rows("paper/training_time.csv")
     return [(row["observations"], row["algorithm"], float(row["seconds"])) for row in rows]
 

@@ -1,0 +1,156 @@
+"""All that a report is about: runs, what they were planned as, and the protocol by which they are compared."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pessimism.analysis.report.runs import (
+    Run,
+    checked,
+    labelled,
+    one_line,
+    read_run,
+    run_directories,
+    without_repeats,
+)
+from pessimism.reference import GYM_MILESTONE
+
+SUITE = "suite.json"
+TRAINING_TIME = "training_time.json"
+WINDOW_SHARE = 20  # the paper averages the evaluations of the last 5,000 of 100,000 steps
+
+
+@dataclass(frozen=True)
+class Suite:
+    """An experiment of the paper as it was planned here."""
+
+    path: Path  # its directory
+    title: str = ""
+    paper: str = ""
+    claim: str = ""
+    scale: tuple[str, ...] = ()
+    milestones: tuple[int, ...] = ()
+    window: int | None = None
+    planned: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)  # by directory
+    training_time: Mapping[str, Any] | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """What was found below the directories."""
+
+    directories: Sequence[Path]
+    runs: Sequence[Run]
+    suites: Sequence[Suite]
+
+    @property
+    def readable(self) -> list[Run]:
+        """Runs whose numbers have a place."""
+        return [run for run in self.runs if run.readable]
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks, in the order in which they were found."""
+        return list(dict.fromkeys(run.task for run in self.runs if run.task))
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the series."""
+        return list(dict.fromkeys(run.label for run in self.runs if run.label))
+
+    def of(self, label: str, task: str) -> list[Run]:
+        """Return the runs of a series on a task."""
+        return [run for run in self.readable if (run.label, run.task) == (label, task)]
+
+    def lost(self, label: str, task: str) -> int:
+        """Return how many runs of a series on a task are broken or missing."""
+        return sum(
+            (run.label, run.task) == (label, task) and run.state in ("broken", "missing") for run in self.runs
+        )
+
+    @property
+    def milestones(self) -> list[int]:
+        """Steps at which runs are compared: the suite's, else the paper's, else the end of the longest run."""
+        longest = max((run.setting("steps", 0) for run in self.readable), default=0)
+        asked = {step for suite in self.suites for step in suite.milestones}
+        if asked and min(asked) <= longest:
+            return sorted(asked)
+        return sorted({GYM_MILESTONE, longest}) if longest > GYM_MILESTONE else [longest] if longest else []
+
+    def window(self, milestone: int) -> int:
+        """Return over how many steps before a milestone the evaluations are averaged."""
+        asked = [suite.window for suite in self.suites if suite.window and milestone in suite.milestones]
+        return asked[0] if asked else max(milestone // WINDOW_SHARE, 1)
+
+
+def read_study(directories: Sequence[Path]) -> Study:
+    """Read everything below the directories."""
+    places = list(dict.fromkeys(place.resolve() for place in checked(directories)))
+    suites = [read_suite(file) for file in _suite_files(places)]
+    planned = {path: plan for suite in suites for path, plan in suite.planned.items()}
+    found: dict[Path, Run] = {}
+    for place in places:
+        for path in run_directories(place):
+            found.setdefault(path, read_run(path, _name(path, place)))
+    free = labelled([run for path, run in found.items() if path not in planned])
+    owned = [_planned_run(found.get(path), path, plan, places) for path, plan in planned.items()]
+    return Study(places, without_repeats([*(run for run in owned if run), *free]), suites)
+
+
+def read_suite(file: Path) -> Suite:
+    """Return a suite from its file; what is wrong with it is one of its problems."""
+    try:
+        values = json.loads(file.read_text())
+        protocol = values.get("protocol") or {}
+        window = protocol.get("window")
+        suite = Suite(
+            file.parent,
+            title=str(values.get("title") or values.get("name") or file.parent.name),
+            paper=str(values.get("paper") or ""),
+            claim=str(values.get("claim") or ""),
+            scale=tuple(str(line) for line in values.get("scale") or ()),
+            milestones=tuple(int(step) for step in protocol.get("milestones") or ()),
+            window=None if window is None else int(window),
+            planned={(file.parent / plan["directory"]).resolve(): plan for plan in values.get("runs") or ()},
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        problem = f"{file.name} cannot be read: {one_line(error)}; its runs are shown without their plan"
+        return Suite(file.parent, title=file.parent.name, problems=(problem,))
+    return _with_times(suite)
+
+
+def _with_times(suite: Suite) -> Suite:
+    file = suite.path / TRAINING_TIME
+    if not file.exists():
+        return suite
+    try:
+        return replace(suite, training_time=dict(json.loads(file.read_text())))
+    except (OSError, ValueError, TypeError) as error:
+        return replace(suite, problems=(f"{file.name} cannot be read: {one_line(error)}",))
+
+
+def _suite_files(places: Sequence[Path]) -> list[Path]:
+    """Return the suites of the directories, of their parents, and of what lies below."""
+    files = [file for place in places for file in (place.parent / SUITE, *sorted(place.rglob(SUITE)))]
+    return [file for file in dict.fromkeys(files) if file.is_file()]
+
+
+def _planned_run(run: Run | None, path: Path, plan: Mapping[str, Any], places: Sequence[Path]) -> Run | None:
+    """Return a run under the name that its suite gave it; one that was never started is missing."""
+    label, task, seed = str(plan.get("label", "")), str(plan.get("env", "")), plan.get("seed")
+    if run is not None:
+        return replace(
+            run, label=label or run.label, task=run.task or task, seed=run.seed if seed is None else seed
+        )
+    if path.exists() and not any(path.is_relative_to(place) for place in places):
+        return None  # it is there, outside of what was asked for
+    problem = "planned, and nothing recorded yet" if path.exists() else "planned and not there"
+    return Run(path, str(plan["directory"]), "missing", label=label, task=task, seed=seed, problems=(problem,))
+
+
+def _name(path: Path, place: Path) -> str:
+    """Return a run's path as a report shows it."""
+    return str(path.relative_to(place.parent))
