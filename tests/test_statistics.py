@@ -10,10 +10,9 @@ from pessimism.analysis.statistics import Interval
 from pessimism.bench.paper import VARIANTS
 from pessimism.envs.tasks import task_name
 
-# Seeds x tasks. The expected figures below are those of rliable 1.2.0 (arch 7.2.0, NumPy 2.4.6):
-#   library.get_interval_estimates({name: scores}, aggregate, reps=50_000, random_state=RandomState(0)),
-#   the same with reps=2_000 for metrics.probability_of_improvement of the pairs,
-#   library.create_performance_profile({name: scores}, thresholds, reps=50_000).
+# Seeds x tasks. The expected figures below are those that rliable 1.2.0 (arch 7.2.0, NumPy 2.4.6) gave for them:
+# its get_interval_estimates with 50,000 resamples from RandomState(0) for the aggregates, with 2,000 for
+# probability_of_improvement, and its create_performance_profile with 50,000.
 FIRST = np.array(
     [
         [0.95, 0.60, 0.70, 0.82, 0.84],

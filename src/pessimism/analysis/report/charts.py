@@ -13,6 +13,7 @@ COLOURS = 7  # of figure.css; further series repeat them with dashes
 WIDTH, HEIGHT = 460, 280
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 30, 40
 ROW, LABELS = 24, 150  # of charts of intervals
+TITLE, KEY = 22, 17  # of files of their own: room for the title, and for each line of the legend
 UNITS = ((1e6, "M"), (1e3, "K"))
 
 
@@ -53,6 +54,12 @@ class LineChart:
     marks: Sequence[Mark] = ()
     zero: bool = False  # draw the line y = 0
     shaded: float = 0  # x up to which the background is shaded
+    height: int = HEIGHT
+
+    @property
+    def several_runs(self) -> bool:
+        """Whether there are single runs behind a mean."""
+        return any(line.single for line in self.lines)
 
     @property
     def x_range(self) -> tuple[float, float]:
@@ -71,8 +78,8 @@ class LineChart:
             values += [mark.y - mark.spread, mark.y + mark.spread]
         return _with_air(min(values), max(values))
 
-    def svg(self) -> str:
-        """Return the drawing."""
+    def drawing(self) -> str:
+        """Return the elements of the drawing."""
         frame = Frame(self.x_range, self.y_range)
         parts = [*frame.axes(self.x_label, self.y_label)]
         if self.shaded:
@@ -84,7 +91,7 @@ class LineChart:
             )
         parts += [_line(line, frame) for line in self.lines]
         parts += [_mark(mark, frame) for mark in self.marks]
-        return _svg(self.title, WIDTH, HEIGHT, parts)
+        return "".join(parts)
 
     def data(self) -> str:
         """Return what a page needs to show values under the pointer, as JSON."""
@@ -111,19 +118,26 @@ class IntervalChart:
     x_label: str
     rows: Sequence[tuple[str, int, Interval]]
     reference: float | None = None  # draw a line here
+    span: tuple[float, float] | None = None  # of the axis; else what the rows take
 
-    def svg(self) -> str:
-        """Return the drawing."""
+    @property
+    def height(self) -> int:
+        """Room for all rows and the axis."""
+        return TOP + BOTTOM + ROW * len(self.rows)
+
+    def drawing(self) -> str:
+        """Return the elements of the drawing."""
         bounds = [bound for _, _, interval in self.rows for bound in interval]
         bounds += [] if self.reference is None else [self.reference]
-        height = TOP + BOTTOM + ROW * len(self.rows)
-        frame = Frame(_with_air(min(bounds), max(bounds)), (0, 1), left=LABELS, total=height)
+        height = self.height
+        span = self.span or (min(bounds), max(bounds))
+        frame = Frame(_with_air(*span), (0, 1), left=LABELS, total=height)
         parts = [*frame.horizontal(self.x_label)]
         if self.reference is not None:
             x = frame.x(self.reference)
             parts.append(f'<line class="zero" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>')
         parts += [self._row(index, frame) for index in range(len(self.rows))]
-        return _svg(self.title, WIDTH, height, parts)
+        return "".join(parts)
 
     def _row(self, index: int, frame: "Frame") -> str:
         label, series, interval = self.rows[index]
@@ -191,9 +205,29 @@ class Frame:
 
 
 def standalone(chart: Chart) -> str:
-    """Return a chart as a file of its own, with its colours."""
-    head, _, body = chart.svg().partition(">")
-    return f'{head}><style>{style()}</style><rect class="page" width="100%" height="100%"/>{body}\n'
+    """Return a chart as a file of its own: with its colours, its title and its legend."""
+    keys = list({line.label: line for line in chart.lines}.values()) if isinstance(chart, LineChart) else []
+    total = chart.height + TITLE + KEY * len(keys)
+    legend = "".join(
+        f'<g class="{colour(line.series)}{" published" if line.published else ""}">'
+        f'<path class="line" d="M{LEFT} {y}L{LEFT + 22} {y}"/>'
+        f'<text class="label" x="{LEFT + 30}" y="{y + 4}">{escape(line.label)}</text></g>'
+        for y, line in ((chart.height + 6 + KEY * index, line) for index, line in enumerate(keys))
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 {-TITLE} {WIDTH} {total}" '
+        f'width="{WIDTH}" height="{total}" role="img"><style>{style()}</style>'
+        f'<rect class="page" y="{-TITLE}" width="{WIDTH}" height="{total}"/>'
+        f'<text class="heading" x="{LEFT}" y="-4">{escape(chart.title)}</text>{chart.drawing()}{legend}</svg>\n'
+    )
+
+
+def inline(chart: Chart) -> str:
+    """Return a chart as part of a page, which has the colours."""
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {chart.height}" role="img">'
+        f"<title>{escape(chart.title)}</title>{chart.drawing()}</svg>"
+    )
 
 
 def style() -> str:
@@ -254,13 +288,6 @@ def _mark(mark: Mark, frame: Frame) -> str:
 
 def _path(places: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-
-
-def _svg(title: str, width: int, height: int, parts: Sequence[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width} {height}" role="img">'
-        f"<title>{escape(title)}</title>{''.join(parts)}</svg>"
-    )
 
 
 def _with_air(low: float, high: float) -> tuple[float, float]:

@@ -78,6 +78,7 @@ def overview(study: Study) -> Iterator[Block]:
     yield Table("Runs by task and algorithm", head, rows, words=2)
     wrong = [f"`{run.name}`: {problem}" for run in study.runs for problem in run.problems]
     wrong += [problem for suite in study.suites for problem in suite.problems]
+    wrong += _missing_seeds(study)
     if wrong:
         yield Bullets(wrong, "Incomplete or broken", "warning")
     every = [
@@ -102,6 +103,16 @@ def _standing(study: Study, label: str, task: str) -> Iterator[str]:
     yield seed_list([run.seed for run in runs if run.readable])
 
 
+def _missing_seeds(study: Study) -> Iterator[str]:
+    """Yield the seeds that one series lacks on a task and another has."""
+    every = {run.seed for run in study.runs if run.readable}
+    for task in study.tasks:
+        for label in study.labels:
+            known = {run.seed for run in study.runs if (run.label, run.task) == (label, task)}
+            if known and (lacking := every - known):
+                yield f"{label} on {task}: no run of seed {seed_list(list(lacking))}, which others have"
+
+
 def seed_list(seeds: Sequence[int | None]) -> str:
     """Return seeds as a short text: 0-4, 7."""
     numbers = sorted(seed for seed in seeds if seed is not None)
@@ -117,49 +128,54 @@ def seed_list(seeds: Sequence[int | None]) -> str:
 
 def learning_curves(study: Study) -> Iterator[Block]:
     """Yield one figure per task: return over steps, with published curves of the same algorithm and task."""
-    figures, notes = [], []
+    figures: list[Figure] = []
+    notes: list[str] = []
+    published: list[tuple[str, PublishedCurve]] = []
     for task in study.tasks:
         lines = list(_lines(study, task, "eval/mean_reward"))
         if not lines:
             notes.append(f"{task}: no run has an evaluation yet.")
             continue
         end = max(line.x[-1] for line in lines)
-        published = list(_published(study, task, end))
-        notes += _published_notes(task, published)
-        lines += [line for line, _ in published]
+        others = list(_published(study, task, end))
+        published += [(task, found) for _, found in others]
+        lines += [line for line, _ in others]
         marks = list(_paper_marks(study, task, end))
         shaded = min(run.setting("random_steps", 0) for run in study.readable if run.task == task)
         chart = LineChart(f"Return on {task}", STEPS, "return", lines, marks, shaded=shaded)
-        figures.append(Figure(f"return-{slug(task)}", f"{task}. {_seeds(lines)}", chart))
+        figures.append(Figure(f"return-{slug(task)}", _seeds(lines), chart))
     if figures:
         yield Text(
             "Deterministic evaluation episodes: mean over seeds, and one standard deviation to either side. "
             "Dotted lines and diamonds are others' numbers. The shaded start is uniform random actions."
         )
         yield Gallery(figures)
-    if notes:
-        yield Bullets(list(dict.fromkeys(notes)))
+    if notes := [*notes, *_published_notes(published)]:
+        yield Bullets(notes)
 
 
 def bias_and_beta(study: Study) -> Iterator[Block]:
     """Yield measured bias, plain and normalised, and beta over time, for each task."""
     metrics = {
-        "bias/mean": ("bias", "measured bias (predicted \u2212 observed)", True),
-        "bias/normalized_mean": ("bias-normalised", "normalised bias", True),
-        "train/beta": ("beta", "beta", False),
+        "bias/mean": ("Measured bias", "predicted \u2212 observed return", True),
+        "bias/normalized_mean": ("Normalised bias", "bias / max(|return|, 10)", True),
+        "train/beta": ("Beta", "weight of the disagreement", False),
     }
-    figures = []
-    for task in study.tasks:
-        for metric, (name, axis, zero) in metrics.items():
+    galleries = []
+    for metric, (name, axis, zero) in metrics.items():
+        figures = []
+        for task in study.tasks:
             if lines := list(_lines(study, task, metric)):
-                chart = LineChart(f"{axis} on {task}", STEPS, axis, lines, zero=zero)
-                figures.append(Figure(f"{name}-{slug(task)}", f"{task}, {axis}. {_seeds(lines)}", chart))
-    if figures:
+                chart = LineChart(f"{name} on {task}", STEPS, axis, lines, zero=zero)
+                figures.append(Figure(f"{slug(name)}-{slug(task)}", _seeds(lines), chart))
+        if figures:
+            galleries.append(Gallery(figures, name))
+    if galleries:
         yield Text(
-            "Above zero the critics promise more than the policy earns. The normalised bias is divided by "
-            "max(|return|, 10), as in REDQ. Beta weighs the critics' disagreement."
+            "Above zero the critics promise more than the policy earns. The bias is measured on stochastic episodes "
+            "against soft returns; beta is what weighs the critics' disagreement."
         )
-        yield Gallery(figures)
+        yield from galleries
 
 
 def training_time(study: Study) -> Iterator[Block]:
@@ -312,11 +328,14 @@ def _published(study: Study, task: str, end: float) -> Iterator[tuple[Line, Publ
                 yield Line(name, index, x, y, low, high, [found.seeds] * len(x), published=True), found
 
 
-def _published_notes(task: str, published: Sequence[tuple[Line, PublishedCurve]]) -> Iterator[str]:
-    for line, found in published:
-        other = "" if found.env == task else f" \u2013 another version than these runs' {task}"
-        note = f" ({found.note})" if found.note else ""
-        yield f"{line.label}{other}: {found.seeds} seeds, {found.source}{note}"
+def _published_notes(published: Sequence[tuple[str, PublishedCurve]]) -> Iterator[str]:
+    """Yield a line per published set of curves, with its source and its version of the tasks."""
+    sets: dict[tuple[str, str, str], list[str]] = {}
+    for task, found in published:
+        where = task if found.env == task else f"{found.env}, another version than {task} here"
+        sets.setdefault((found.algorithm, found.source, found.note), []).append(f"{where} ({found.seeds} seeds)")
+    for (algorithm, source, note), tasks in sets.items():
+        yield f"Published curves of {algorithm}: {', '.join(tasks)}; {source}{f' ({note})' if note else ''}."
 
 
 def _paper_marks(study: Study, task: str, end: float) -> Iterator[Mark]:

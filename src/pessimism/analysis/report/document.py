@@ -60,6 +60,7 @@ class Gallery:
     """Figures beside each other."""
 
     figures: Sequence[Figure]
+    title: str = ""
 
 
 Block = Text | Code | Bullets | Table | Gallery

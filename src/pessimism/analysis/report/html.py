@@ -6,7 +6,7 @@ from html import escape
 from importlib import metadata, resources
 from string import Template
 
-from pessimism.analysis.report.charts import colour, style
+from pessimism.analysis.report.charts import LineChart, colour, inline, style
 from pessimism.analysis.report.document import (
     Block,
     Bullets,
@@ -26,7 +26,7 @@ def page(document: Document) -> str:
     """Return the page."""
     return Template(_file("page.html")).substitute(
         title=escape(document.title),
-        lead=inline(document.lead),
+        lead=marked_up(document.lead),
         style=f"{style()}\n{_file('page.css')}",
         links="".join(f'<a href="#{part.anchor}">{escape(part.title)}</a>' for part in document.sections),
         legend=_legend(document) if document.figures else "",
@@ -36,7 +36,7 @@ def page(document: Document) -> str:
     )
 
 
-def inline(text: str) -> str:
+def marked_up(text: str) -> str:
     """Return a text with `code` marked up."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
@@ -48,7 +48,7 @@ def _legend(document: Document) -> str:
         f"{swatch}<span>{escape(label)}</span></button>"
         for index, label in enumerate(document.series)
     ]
-    if any('class="single"' in figure.chart.svg() for figure in document.figures):
+    if any(isinstance(figure.chart, LineChart) and figure.chart.several_runs for figure in document.figures):
         chips.append('<button type="button" class="option" id="singles" aria-pressed="false">single runs</button>')
     return f'<div class="legend" role="toolbar" aria-label="algorithms shown">{"".join(chips)}</div>'
 
@@ -59,7 +59,7 @@ def _section(section: Section) -> str:
 
 
 def _text(block: Text) -> str:
-    return f'<p class="{block.kind}">{inline(block.text)}</p>'
+    return f'<p class="{block.kind}">{marked_up(block.text)}</p>'
 
 
 def _code(block: Code) -> str:
@@ -68,7 +68,7 @@ def _code(block: Code) -> str:
 
 def _bullets(block: Bullets) -> str:
     title = f"<h3>{escape(block.title)}</h3>" if block.title else ""
-    items = [f"<li>{inline(item)}</li>" for item in block.items]
+    items = [f"<li>{marked_up(item)}</li>" for item in block.items]
     lists = f"<ul>{''.join(items[:MOST_BULLETS])}</ul>"
     if rest := items[MOST_BULLETS:]:
         lists += f"<details><summary>{len(rest)} more</summary><ul>{''.join(rest)}</ul></details>"
@@ -78,13 +78,13 @@ def _bullets(block: Bullets) -> str:
 def _table(block: Table) -> str:
     kinds = ["word"] * block.words + ["number"] * (len(block.head) - block.words)
     head = "".join(f'<th class="{kind}">{escape(name)}</th>' for kind, name in zip(kinds, block.head, strict=True))
-    rows = "".join(
-        "<tr>"
-        + "".join(f'<td class="{kind}">{escape(cell)}</td>' for kind, cell in zip(kinds, row, strict=True))
-        + "</tr>"
-        for row in block.rows
-    )
-    note = f'<p class="note">{inline(block.note)}</p>' if block.note else ""
+    rows, above = "", ""
+    for row in block.rows:
+        # A first word that repeats the line above is there for copying, but not seen.
+        shown = ["word again" if block.words > 1 and row[0] == above else kinds[0], *kinds[1:]]
+        cells = (f'<td class="{kind}">{escape(cell)}</td>' for kind, cell in zip(shown, row, strict=True))
+        rows, above = f"{rows}<tr>{''.join(cells)}</tr>", row[0]
+    note = f'<p class="note">{marked_up(block.note)}</p>' if block.note else ""
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
     if block.folded:
         return f"<details><summary>{escape(block.title)} ({len(block.rows)})</summary>{table}</details>"
@@ -94,11 +94,14 @@ def _table(block: Table) -> str:
 def _figure(figure: Figure) -> str:
     data = figure.chart.data()
     script = f'<script type="application/json">{data}</script>' if data else ""
-    return f'<figure id="{figure.name}">{figure.chart.svg()}<figcaption>{inline(figure.caption)}</figcaption>{script}</figure>'
+    caption = f"<figcaption>{marked_up(figure.caption)}</figcaption>"
+    title = f"<h4>{escape(figure.chart.title)}</h4>"
+    return f'<figure id="{figure.name}">{title}{inline(figure.chart)}{caption}{script}</figure>'
 
 
 def _gallery(block: Gallery) -> str:
-    return f'<div class="gallery">{"".join(map(_figure, block.figures))}</div>'
+    title = f"<h3>{escape(block.title)}</h3>" if block.title else ""
+    return f'{title}<div class="gallery">{"".join(map(_figure, block.figures))}</div>'
 
 
 def _file(name: str) -> str:

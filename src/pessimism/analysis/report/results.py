@@ -9,7 +9,7 @@ import numpy as np
 from pessimism.analysis import statistics
 from pessimism.analysis.report.charts import IntervalChart, Line, LineChart
 from pessimism.analysis.report.document import Block, Bullets, Figure, Gallery, Table, Text
-from pessimism.analysis.report.runs import changes
+from pessimism.analysis.report.runs import changes, learns_otherwise
 from pessimism.analysis.report.series import Cell, cell
 from pessimism.analysis.report.study import Study
 from pessimism.analysis.statistics import Interval, Tasks
@@ -53,7 +53,7 @@ def _row(study: Study, label: str, task: str, milestone: int, found: Cell) -> tu
     runs = study.of(label, task)
     frames = runs[0].setting("action_repeat", 1) if runs else 1
     paper = paper_score(task, label, milestone * frames)
-    changed = bool(paper) and any(_learns_otherwise(name) for run in runs for name in changes(run.settings))
+    changed = bool(paper) and any(learns_otherwise(name) for run in runs for name in changes(run.settings))
     row = (
         task,
         label + (" \u2020" if changed else ""),
@@ -66,16 +66,12 @@ def _row(study: Study, label: str, task: str, milestone: int, found: Cell) -> tu
     return row, changed
 
 
-def _learns_otherwise(name: str) -> bool:
-    return name.partition(".")[0] not in ("steps", "log", "checkpoint", "threads", "compile", "device", "bias")
-
-
 def _protocol(study: Study, milestone: int, episodes: int, changed: bool) -> str:
     text = (
         f"Mean and population standard deviation over seeds; each run is the mean of its evaluation episodes "
         f"in the {study.window(milestone):,} steps before (up to {episodes}). Failed: runs that are broken, "
-        "missing, not that far, or not a number there; they are in no mean. The paper's tasks are of another version "
-        "where the last column says so, and its numbers are of 5 seeds."
+        "missing, not that far, or not a number there; they are in no mean. The paper's numbers are of 5 seeds, on "
+        "the version of the task in the last column."
     )
     return text + (" \u2020 Settings differ from the preset: see Deviations." if changed else "")
 
@@ -159,7 +155,7 @@ def _measures(study: Study, tasks: Mapping[str, Tasks], where: str, milestone: i
     figures = [
         Figure(
             f"{name.replace(' ', '-')}-{milestone}",
-            f"{name.capitalize()} {where}.",
+            "Less is better." if name == "optimality gap" else "More is better.",
             IntervalChart(
                 f"{name.capitalize()} {where}",
                 name,
@@ -177,7 +173,7 @@ def _profiles(study: Study, tasks: Mapping[str, Tasks], where: str, milestone: i
         shares, low, high = (part.tolist() for part in statistics.profile_interval(own, THRESHOLDS))
         lines.append(Line(label, study.labels.index(label), THRESHOLDS.tolist(), shares, low, high))
     chart = LineChart(f"Performance profile {where}", "normalised return", "share of runs above", lines)
-    return Figure(f"profile-{milestone}", f"Performance profiles {where}: higher is better everywhere.", chart)
+    return Figure(f"profile-{milestone}", "Higher is better everywhere.", chart)
 
 
 def _improvements(study: Study, tasks: Mapping[str, Tasks], where: str, milestone: int) -> Figure:
@@ -191,10 +187,10 @@ def _improvements(study: Study, tasks: Mapping[str, Tasks], where: str, mileston
         )
         for first, second in pairs
     ]
-    chart = IntervalChart(f"Probability of improvement {where}", "probability of improvement", rows, 0.5)
+    chart = IntervalChart(f"Probability of improvement {where}", "probability", rows, 0.5, (0.0, 1.0))
     texts = "; ".join(f"{name}: {_interval(value)}" for name, _, value in rows)
     caption = (
-        f"How likely a run of the first beats one of the second {where}, on a random task; "
+        "How likely a run of the first beats one of the second on a random task; "
         f"{statistics.RESAMPLES_OF_PAIRS:,} resamples. {texts}."
     )
     return Figure(f"improvement-{milestone}", caption, chart)

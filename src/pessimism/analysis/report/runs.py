@@ -125,7 +125,7 @@ def changes(settings: Settings) -> Settings:
 def labelled(runs: Sequence[Run]) -> list[Run]:
     """Tell variants of an algorithm apart by the settings in which they differ."""
     variants = [
-        {name: value for name, value in changes(run.settings).items() if _makes_a_variant(name)} for run in runs
+        {name: value for name, value in changes(run.settings).items() if learns_otherwise(name)} for run in runs
     ]
     found: list[Run] = []
     for run, own in zip(runs, variants, strict=True):
@@ -150,7 +150,8 @@ def without_repeats(runs: Sequence[Run]) -> list[Run]:
     return kept
 
 
-def _makes_a_variant(name: str) -> bool:
+def learns_otherwise(name: str) -> bool:
+    """Tell whether a setting changes what an algorithm learns on a task."""
     return name.partition(".")[0] not in (*TASK, *INCIDENTAL)
 
 
@@ -171,7 +172,7 @@ def _settings(path: Path, problems: list[str]) -> Settings:
         problems.append(f"there is no {records.CONFIG}")
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        problems.append(f"{records.CONFIG} cannot be read: {one_line(error)}")
+        problems.append(f"{records.CONFIG} cannot be read: {getattr(error, 'problem', None) or one_line(error)}")
         return {}
     settings = dict(leaves(values)) if isinstance(values, dict) else {}
     missing = [name for name in IDENTITY if name not in settings]
@@ -200,7 +201,8 @@ def _series(path: Path, problems: list[str]) -> dict[str, tuple[list[int], list[
         problems.append(f"there is no {path.name}")
         return {}
     if torn:
-        problems.append(f"{path.name}: line {len(rows) + 1} is not whole; {torn} lines from there on are not used")
+        after = f" and the {torn - 1} after it are" if torn > 1 else " is"
+        problems.append(f"{path.name}: line {len(rows) + 1} is not whole; it{after} not used")
     series = by_metric(rows)
     for name, (steps, values) in series.items():
         bad = [
