@@ -19,6 +19,7 @@ from pessimism.analysis.report.document import (
 from pessimism.analysis.report.runs import Settings, changes
 from pessimism.analysis.report.series import curve, seconds_per_thousand
 from pessimism.analysis.report.study import Study, Suite
+from pessimism.presets import PRESETS
 from pessimism.reference import PublishedCurve, curves_of, paper_score, paper_scores, task_key
 
 STEPS = "environment steps"
@@ -172,8 +173,8 @@ def bias_and_beta(study: Study) -> Iterator[Block]:
             galleries.append(Gallery(figures, name))
     if galleries:
         yield Text(
-            "Above zero the critics promise more than the policy earns. The bias is measured on stochastic episodes "
-            "against soft returns; beta is what weighs the critics' disagreement."
+            "Above zero the critics promise more than the policy earns. The bias is measured on stochastic "
+            "episodes against soft returns; beta is what weighs the critics' disagreement."
         )
         yield from galleries
 
@@ -222,21 +223,7 @@ def settings(study: Study) -> Iterator[Block]:
 
 def deviations(study: Study) -> Iterator[Block]:
     """Yield every way in which these runs are not the paper's, or not each other's."""
-    lines = list(_task_deviations(study))
-    views = {(run.label, run.task, str(run.settings.get("observation", "full"))) for run in study.readable}
-    lines += [
-        f"{label} on {task} sees {view} observations" for label, task, view in sorted(views) if view != "full"
-    ]
-    for label in study.labels:
-        shared = Counter(
-            f"{name} = {value}"
-            for run in study.readable
-            if run.label == label
-            for name, value in changes(run.settings).items()
-            if name.split(".")[0] not in ("log", "checkpoint", "threads")
-        )
-        if shared:
-            lines.append(f"{label}, set otherwise than in its preset: {', '.join(f'`{text}`' for text in shared)}")
+    lines = [*_task_deviations(study), *_setting_deviations(study)]
     lines += [f"scale: {line}" for suite in study.suites for line in suite.scale]
     if lines:
         yield Bullets(lines, "From the paper and from the presets")
@@ -244,7 +231,31 @@ def deviations(study: Study) -> Iterator[Block]:
     mixed = [line for line, several in versions if several]
     if mixed:
         yield Bullets(mixed, "Mixed: not all runs were made with the same", "warning")
-    yield Bullets([line for line, several in versions if not several], "The same for all runs")
+    if same := [line for line, several in versions if not several]:
+        yield Text(f"The same for all runs: {', '.join(same)}.")
+
+
+def _setting_deviations(study: Study) -> Iterator[str]:
+    """Yield what was set otherwise than in the presets, once for all algorithms that share it."""
+    shared: dict[str, list[str]] = {}
+    for label in study.labels:
+        runs = [run for run in study.readable if run.label == label]
+        found = Counter(
+            f"`{name} = {value}`"
+            for run in runs
+            for name, value in changes(run.settings).items()
+            if name.partition(".")[0] not in ("log", "checkpoint", "threads")
+        )
+        if found:
+            shared.setdefault(", ".join(found), []).append(label)
+        for algorithm in {str(run.settings["algorithm"]) for run in runs} - set(PRESETS):
+            yield f"{label}: this version has no preset {algorithm} to compare its settings with"
+    for text, labels in shared.items():
+        yield f"{', '.join(labels)}: set otherwise than in the preset: {text}"
+    views = {(run.label, run.task, str(run.settings.get("observation", "full"))) for run in study.readable}
+    for label, task, view in sorted(views):
+        if view != "full":
+            yield f"{label} on {task} sees {view} observations"
 
 
 def _task_deviations(study: Study) -> Iterator[str]:

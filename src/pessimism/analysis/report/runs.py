@@ -6,6 +6,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from pessimism import records
 from pessimism.analysis.curves import by_metric, read_rows
-from pessimism.config import OPERATIONAL, leaves
+from pessimism.config import OPERATIONAL, Config, leaves, validated
 from pessimism.errors import UserError
 from pessimism.presets import PRESETS, preset_values
 
@@ -115,11 +116,16 @@ def changes(settings: Settings) -> Settings:
     algorithm, env = str(settings.get("algorithm")), str(settings.get("env"))
     if algorithm not in PRESETS:
         return {}
-    preset = {name: _plain(value) for name, value in leaves(preset_values(algorithm, env))}
+    preset = {name: _plain(value) for name, value in leaves(_preset(algorithm, env))}
     if preset["target_entropy"] is None:  # the task decides
         preset["target_entropy"] = settings.get("target_entropy")
     names = [name for name in {**preset, **settings} if name not in IDENTITY]
     return {name: settings.get(name) for name in names if settings.get(name) != preset.get(name)}
+
+
+@cache
+def _preset(algorithm: str, env: str) -> Config:
+    return validated(preset_values(algorithm, env) | {"env": env})
 
 
 def labelled(runs: Sequence[Run]) -> list[Run]:
