@@ -20,7 +20,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: 
 
 
 def visit(page: Path, script: str = "return {}", width: int = 1100) -> dict:
-    """Return what a script's function body gives in a page, with `errors`: what it threw or wrote to the console."""
+    """Return what a script gives in a page, with `errors`: what the page threw or wrote to the console."""
     play = f"""<script>addEventListener("load", () => {{
       const found = (() => {{ {script} }})();
       document.documentElement.setAttribute("data-found", JSON.stringify({{ ...found, errors: seen }}));

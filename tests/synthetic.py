@@ -1,6 +1,8 @@
 """Run directories as the library's own recorder writes them, without training."""
 
 import math
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -48,3 +50,10 @@ def write_run(
         if last >= steps:
             directory.finish({"step": last, "episodes": last // 500})
     return path
+
+
+def copy_run(path: Path, copy: Path, seed: int) -> None:
+    """Write the same run once more under another seed."""
+    shutil.copytree(path, copy)
+    config = copy / records.CONFIG
+    config.write_text(re.sub(r"(?m)^seed: \d+", f"seed: {seed}", config.read_text()))

@@ -63,9 +63,8 @@ def improvement_probability(first: Tasks, second: Tasks) -> Array:
 
 
 def performance_profile(tasks: Tasks, thresholds: Array) -> Array:
-    """Return the share of runs above each threshold, tasks weighing the same: [.., thresholds]."""
-    shares = [mean([(task > threshold).astype(np.float64) for task in tasks]) for threshold in thresholds]
-    return np.stack(shares, axis=-1)
+    """Return the share of runs above each threshold, tasks weighing the same: [thresholds]."""
+    return np.mean([(task[:, None] > thresholds).mean(0) for task in tasks], axis=0)
 
 
 def resampled(tasks: Tasks, resamples: int, generator: np.random.Generator) -> list[Array]:
@@ -96,7 +95,11 @@ def profile_interval(
     tasks: Tasks, thresholds: Array, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Array, Array, Array]:
     """Return the performance profile and its pointwise bounds, each [thresholds]."""
-    replicates = performance_profile(resampled(tasks, resamples, _generator(seed, tasks)), thresholds)
+    generator, replicates = _generator(seed, tasks), np.zeros((resamples, len(thresholds)))
+    for task in tasks:
+        # A resample is how often each seed was drawn, so that all thresholds are one matrix product.
+        drawn = generator.multinomial(len(task), np.full(len(task), 1 / len(task)), size=resamples)
+        replicates += drawn.astype(np.float64) @ (task[:, None] > thresholds) / (len(task) * len(tasks))
     low, high = _percentiles(replicates)
     return performance_profile(tasks, thresholds), low, high
 

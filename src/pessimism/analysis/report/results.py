@@ -148,8 +148,9 @@ def _measures(study: Study, tasks: Mapping[str, Tasks], where: str, milestone: i
     rows = [(label, *(_interval(value) for value in values.values())) for label, values in found.items()]
     count = len(next(iter(tasks.values())))
     note = (
-        f"Over {count} tasks, returns divided by the paper's normalisers. In brackets: 95 % stratified bootstrap "
-        f"intervals, {statistics.RESAMPLES:,} resamples. Less is better for the optimality gap only."
+        f"Over {count} {'task' if count == 1 else 'tasks'}, returns divided by the paper's normalisers. In "
+        f"brackets: 95 % stratified bootstrap intervals, {statistics.RESAMPLES:,} resamples. Less is better for "
+        "the optimality gap only."
     )
     table = Table(f"Normalised return {where}", ("algorithm", *MEASURES), rows, note)
     figures = [

@@ -24,6 +24,9 @@ Array = NDArray[np.float64]
 Settings = dict[str, Any]
 """Dotted name -> value, as `config.yaml` has them: also those of another version of this library."""
 
+LOADER = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # the same in C, where PyYAML was built with it: for many runs
 SIGNS_OF_A_RUN = {records.CONFIG, records.METRICS, records.MANIFEST, records.EVALUATIONS}
 IDENTITY = ("algorithm", "env", "seed")
 TASK = ("env", "env_kwargs", "target_entropy")
@@ -173,7 +176,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 
 def _settings(path: Path, problems: list[str]) -> Settings:
     try:
-        values = yaml.safe_load((path / records.CONFIG).read_text())
+        values = yaml.load((path / records.CONFIG).read_text(), Loader=LOADER)
     except FileNotFoundError:
         problems.append(f"there is no {records.CONFIG}")
         return {}
