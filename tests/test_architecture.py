@@ -20,11 +20,22 @@ LAYERS = [
     {"agents", "models", "training", "analysis"},
     {"replay", "envs", "presets"},
     {"config", "strategies", "nn"},
-    {"values", "ops", "schedules", "settings"},
+    {"values", "ops", "schedules", "settings", "tasks"},
     {"types", "records", "errors", "reference"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-TORCH_FREE = {"config", "settings", "presets", "records", "errors", "analysis", "cli", "schedules", "reference"}
+TORCH_FREE = {
+    "config",
+    "settings",
+    "tasks",
+    "presets",
+    "records",
+    "errors",
+    "analysis",
+    "cli",
+    "schedules",
+    "reference",
+}
 
 
 def imports(path):

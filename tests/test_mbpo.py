@@ -9,7 +9,6 @@ import torch
 
 from pessimism.config import merge, validated
 from pessimism.envs import gym
-from pessimism.envs.tasks import task_name
 from pessimism.errors import UserError
 from pessimism.models.dynamics import DECAYS, DynamicsEnsemble
 from pessimism.models.fitting import BestWeights, fit
@@ -18,6 +17,7 @@ from pessimism.models.termination import TERMINATIONS, never
 from pessimism.presets import preset_values
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.run import assemble
+from pessimism.tasks import task_name
 from pessimism.types import Transition
 
 FIVE = ["Hopper-v4", "Walker2d-v4", "HalfCheetah-v4", "Ant-v4", "Humanoid-v4"]

@@ -8,7 +8,7 @@ from pessimism import reference
 from pessimism.analysis import statistics
 from pessimism.analysis.statistics import Interval
 from pessimism.bench.paper import VARIANTS
-from pessimism.envs.tasks import task_name
+from pessimism.tasks import task_name
 
 # Seeds x tasks. The expected figures below are those that rliable 1.2.0 (arch 7.2.0, NumPy 2.4.6) gave for them:
 # its get_interval_estimates with 50,000 resamples from RandomState(0) for the aggregates, with 2,000 for

@@ -64,7 +64,7 @@ def _milliseconds_per_step() -> float:
     """Time updates of HalfCheetah's size for about five seconds; return the median."""
     obs_size, action_size, updates, batch_size = 17, 6, 20, 256
     config = Config(env="HalfCheetah-v4", target_entropy=-3.0, compile=False)
-    agent = build_agent(config, obs_size, action_size)
+    agent = build_agent(config, (obs_size,), action_size)
     obs, action, one = (torch.randn(updates, batch_size, n) for n in (obs_size, action_size, 1))
     batch = Batch(obs, action.tanh(), one, torch.full_like(one, 0.99), obs)
     times, started = [], time.perf_counter()

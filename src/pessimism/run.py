@@ -17,10 +17,11 @@ from pessimism.agents.sac import SACAgent
 from pessimism.build import build_agent, build_budget, build_replay
 from pessimism.config import Config
 from pessimism.envs import gym
-from pessimism.envs.tasks import target_entropy, truncated_size
+from pessimism.envs.frames import PixelView
 from pessimism.errors import UserError
 from pessimism.ops import compiler
 from pessimism.presets import sources
+from pessimism.tasks import target_entropy, truncated_size
 from pessimism.training.bias import BiasMeter
 from pessimism.training.checkpoint import CheckpointStore
 from pessimism.training.directory import RunDirectory, read_config
@@ -59,7 +60,11 @@ def default_path(config: Config) -> Path:
 def env_factory(config: Config) -> gym.EnvFactory:
     """Return what makes the config's environment."""
     entries = truncated_size(config.env) if config.observation == "truncated" else None
-    return partial(gym.make, config.env, entries=entries, **config.env_kwargs)
+    pixels = config.pixels
+    view = None if pixels is None else PixelView(pixels.size, pixels.stack, pixels.camera)
+    return partial(
+        gym.make, config.env, entries=entries, view=view, action_repeat=config.action_repeat, **config.env_kwargs
+    )
 
 
 def assemble(config: Config, make_env: gym.EnvFactory | None = None) -> Assembly:
@@ -69,11 +74,11 @@ def assemble(config: Config, make_env: gym.EnvFactory | None = None) -> Assembly
     env = make_env()
     _check_episodes(config, env)
     config, origin = _resolved(config, env)
-    agent = build_agent(config, env.obs_size, env.action_size)
+    agent = build_agent(config, env.obs_shape, env.action_size)
     bias_meter = BiasMeter(make_env, config.bias.episodes, config.bias.tail, config.discount, config.seed)
     trainer = Trainer(
         agent=agent,
-        replay=build_replay(config, env.obs_size, env.action_size),
+        replay=build_replay(config, env.obs_shape, env.action_size),
         env=env,
         budget=build_budget(config),
         seed=config.seed,

@@ -11,6 +11,9 @@ from torch import Tensor
 Metrics = dict[str, Tensor]
 """Named 0-dimensional tensors. They become floats in a sink and nowhere earlier."""
 
+Observation = NDArray[np.float32] | NDArray[np.uint8]
+"""A state [obs], or a stack of images [stack, H, W, C] with the oldest first; below, `obs` stands for either."""
+
 
 class Batch(NamedTuple):
     """Transitions with leading axes [B, ...], or [U, B, ...] for the U critic updates of one step."""
@@ -34,11 +37,12 @@ class Batch(NamedTuple):
 class Transition(NamedTuple):
     """One environment step. `terminated` stops the bootstrap; a time limit does not."""
 
-    obs: NDArray[np.float32]
+    obs: Observation
     action: NDArray[np.float32]  # in (-1, 1)
     reward: float
     terminated: bool
-    next_obs: NDArray[np.float32]
+    next_obs: Observation
+    truncated: bool = False  # by a time limit
 
 
 class Replay(Protocol):

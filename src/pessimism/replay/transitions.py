@@ -21,7 +21,8 @@ class TransitionReplay:
     ) -> None:
         self.capacity, self.discount, self.generator = capacity, discount, generator
         self.widths = (obs_size, action_size, 1, 1, obs_size)
-        self.rows = torch.zeros(capacity, sum(self.widths))
+        # torch.zeros would take all of the memory now
+        self.rows = torch.from_numpy(np.zeros((capacity, sum(self.widths)), np.float32))
         self.added = 0  # transitions ever stored
 
     @property

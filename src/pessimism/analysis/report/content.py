@@ -162,21 +162,18 @@ def bias_and_beta(study: Study) -> Iterator[Block]:
         "bias/normalized_mean": ("Normalised bias", "bias / max(|return|, 10)", True),
         "train/beta": ("Beta", "weight of the disagreement", False),
     }
-    galleries = []
+    figures = []
     for metric, (name, axis, zero) in metrics.items():
-        figures = []
         for task in study.tasks:
             if lines := list(_lines(study, task, metric)):
                 chart = LineChart(f"{name} on {task}", STEPS, axis, lines, zero=zero)
                 figures.append(Figure(f"{slug(name)}-{slug(task)}", _seeds(lines), chart))
-        if figures:
-            galleries.append(Gallery(figures, name))
-    if galleries:
+    if figures:
         yield Text(
             "Above zero the critics promise more than the policy earns. The bias is measured on stochastic "
             "episodes against soft returns; beta is what weighs the critics' disagreement."
         )
-        yield from galleries
+        yield Gallery(figures)
 
 
 def training_time(study: Study) -> Iterator[Block]:

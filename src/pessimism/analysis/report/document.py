@@ -60,7 +60,6 @@ class Gallery:
     """Figures beside each other."""
 
     figures: Sequence[Figure]
-    title: str = ""
 
 
 Block = Text | Code | Bullets | Table | Gallery

@@ -100,8 +100,7 @@ def _figure(figure: Figure) -> str:
 
 
 def _gallery(block: Gallery) -> str:
-    title = f"<h3>{escape(block.title)}</h3>" if block.title else ""
-    return f'{title}<div class="gallery">{"".join(map(_figure, block.figures))}</div>'
+    return f'<div class="gallery">{"".join(map(_figure, block.figures))}</div>'
 
 
 def _file(name: str) -> str:

@@ -13,8 +13,8 @@ from pessimism.analysis.report.runs import changes, learns_otherwise
 from pessimism.analysis.report.series import Cell, cell
 from pessimism.analysis.report.study import Study
 from pessimism.analysis.statistics import Interval, Tasks
-from pessimism.envs.tasks import task_name
 from pessimism.reference import paper_score, paper_scores, task_key
+from pessimism.tasks import task_name
 
 THRESHOLDS = np.linspace(0, 1.2, 49)
 FEW = 4  # algorithms of which all pairs are compared; of more, the first with each other

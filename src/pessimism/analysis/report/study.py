@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pessimism import records
 from pessimism.analysis.report.runs import (
     Run,
     checked,
@@ -17,7 +18,6 @@ from pessimism.analysis.report.runs import (
 )
 from pessimism.reference import GYM_MILESTONE
 
-SUITE = "suite.json"
 TRAINING_TIME = "training_time.json"
 WINDOW_SHARE = 20  # the paper averages the evaluations of the last 5,000 of 100,000 steps
 
@@ -73,12 +73,15 @@ class Study:
 
     @property
     def milestones(self) -> list[int]:
-        """Steps at which runs are compared: the suite's, else the paper's, else the end of the longest run."""
-        longest = max((run.setting("steps", 0) for run in self.readable), default=0)
-        asked = {step for suite in self.suites for step in suite.milestones}
-        if asked and min(asked) <= longest:
-            return sorted(asked)
-        return sorted({GYM_MILESTONE, longest}) if longest > GYM_MILESTONE else [longest] if longest else []
+        """Steps at which runs are compared: the suite's, else the paper's and the end of the longest run."""
+        ends = sorted(run.evaluations.steps[-1] for run in self.readable if run.evaluations.steps)
+        asked = sorted({step for suite in self.suites for step in suite.milestones})
+        if not ends or (asked and asked[0] <= ends[-1]):
+            return asked
+        longest = max(run.setting("steps", 0) for run in self.readable)
+        if longest > ends[-1]:  # none is at its end: where half of them are
+            longest = ends[len(ends) // 2]
+        return [GYM_MILESTONE, longest] if longest > GYM_MILESTONE else [longest]
 
     def window(self, milestone: int) -> int:
         """Return over how many steps before a milestone the evaluations are averaged."""
@@ -90,14 +93,17 @@ def read_study(directories: Sequence[Path]) -> Study:
     """Read everything below the directories."""
     places = list(dict.fromkeys(place.resolve() for place in checked(directories)))
     suites = [read_suite(file) for file in _suite_files(places)]
-    planned = {path: plan for suite in suites for path, plan in suite.planned.items()}
     found: dict[Path, Run] = {}
     for place in places:
         for path in run_directories(place):
             found.setdefault(path, read_run(path, _name(path, place)))
-    free = labelled([run for path, run in found.items() if path not in planned])
-    owned = [_planned_run(found.get(path), path, plan, places) for path, plan in planned.items()]
-    return Study(places, without_repeats([*(run for run in owned if run), *free]), suites)
+    owned: dict[Path, Run] = {}
+    for suite in suites:
+        for path, plan in suite.planned.items():
+            if path not in owned and (run := _planned_run(found.get(path), path, plan, suite, places)):
+                owned[path] = run
+    free = labelled([run for path, run in found.items() if path not in owned])
+    return Study(places, without_repeats([*owned.values(), *free]), suites)
 
 
 def read_suite(file: Path) -> Suite:
@@ -134,19 +140,29 @@ def _with_times(suite: Suite) -> Suite:
 
 def _suite_files(places: Sequence[Path]) -> list[Path]:
     """Return the suites of the directories, of their parents, and of what lies below."""
-    files = [file for place in places for file in (place.parent / SUITE, *sorted(place.rglob(SUITE)))]
+    files = [
+        file for place in places for file in (place.parent / records.SUITE, *sorted(place.rglob(records.SUITE)))
+    ]
     return [file for file in dict.fromkeys(files) if file.is_file()]
 
 
-def _planned_run(run: Run | None, path: Path, plan: Mapping[str, Any], places: Sequence[Path]) -> Run | None:
-    """Return a run under the name that its suite gave it; one that was never started is missing."""
+def _planned_run(
+    run: Run | None, path: Path, plan: Mapping[str, Any], suite: Suite, places: Sequence[Path]
+) -> Run | None:
+    """Return a run under the name that its suite gave it; one that was never started is missing.
+
+    A suite may show runs of another one's directory. Where only a part of a suite was asked for, its runs
+    elsewhere are left alone.
+    """
     label, task, seed = str(plan.get("label", "")), str(plan.get("env", "")), plan.get("seed")
+    asked = any(own.is_relative_to(place) for own in (path, suite.path) for place in places)
+    if run is None and asked and next(run_directories(path), None) == path:
+        run = read_run(path, str(plan["directory"]))
     if run is not None:
-        return replace(
-            run, label=label or run.label, task=run.task or task, seed=run.seed if seed is None else seed
-        )
-    if path.exists() and not any(path.is_relative_to(place) for place in places):
-        return None  # it is there, outside of what was asked for
+        seed = run.seed if seed is None else seed
+        return replace(run, label=label or run.label, task=run.task or task, seed=seed)
+    if path.exists() and not asked:
+        return None
     problem = "planned, and nothing recorded yet" if path.exists() else "planned and not there"
     return Run(path, str(plan["directory"]), "missing", label=label, task=task, seed=seed, problems=(problem,))
 

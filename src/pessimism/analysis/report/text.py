@@ -47,8 +47,6 @@ def _block(block: Block) -> Iterator[str]:
             yield f"**{_plain(block.title)}**"
         yield "\n".join(f"- {_plain(item)}" for item in block.items)
     elif isinstance(block, Gallery):
-        if block.title:
-            yield f"### {_plain(block.title)}"
         for figure in block.figures:
             yield f"![{_plain(figure.chart.title)}]({FIGURES}/{figure.name}.svg)\n\n{_plain(figure.caption)}"
     else:
