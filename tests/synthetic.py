@@ -35,7 +35,7 @@ def write_run(
     config = validated(values)
     directory, draw, last = RunDirectory(path), np.random.default_rng([seed, int(top)]), reached or steps
     speed = steps * draw.uniform(0.15, 0.35)
-    with directory.taken(config, sources(config, "synthetic"), 0):
+    with directory.taken(config, sources(config, "synthetic"), []):
         sink = JsonLinesSink(Lines(path / records.METRICS, 0), Lines(path / records.TIMING, 0))
         evaluations = EvaluationFile(path, 0)
         for step in range(every, last + 1, every):

@@ -2,16 +2,24 @@
 
 from itertools import pairwise
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pessimism.envs.frames import viewed
+from pessimism.envs.gym import ControlEnv
 from pessimism.errors import UserError
 from pessimism.replay.frames import FrameReplay
+from pessimism.training.bias import BiasMeter
 from pessimism.training.checkpoint import Checkpoint, CheckpointStore
+from pessimism.training.evaluate import Evaluator
+from pessimism.training.loop import Budget, Every, Trainer
 from pessimism.types import Transition
+from toys import UniformAgent
 
 GAMMA = 0.5
 RUNNING, TERMINATED, TRUNCATED = "running", "terminated", "truncated"
@@ -257,3 +265,68 @@ def test_a_million_frames_fit_in_22_gigabytes_and_a_tenth_in_a_tenth():
     for capacity, most in ((1_000_000, 22e9), (100_000, 2.2e9)):
         replay = FrameReplay(capacity, (84, 84, 3), **shape, generator=torch.Generator())
         assert capacity * 84 * 84 * 3 < replay.nbytes <= most
+
+
+class Pictures(gymnasium.Env):
+    """Grey 2 x 2 pictures, each of a random shade; cut after seven steps, and every third episode terminates."""
+
+    observation_space = spaces.Box(0, 255, (2, 2, 1), np.uint8)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.falls = 0, seed % 3 == 0
+        return self._picture(), {}
+
+    def step(self, action):
+        self.time += 1
+        over = self.time == 7
+        return self._picture(), float(action[0]), over and self.falls, over and not self.falls, {}
+
+    def _picture(self):
+        return frame(self.np_random.integers(256))
+
+
+class Listener(UniformAgent):
+    """Remembers its batches."""
+
+    def __init__(self):
+        super().__init__(lambda obs: obs.flatten(1).mean(1, keepdim=True))
+        self.batches = []
+
+    def update(self, batch, step):
+        self.batches.append((step, batch))
+        return {}
+
+
+def pictures():
+    return ControlEnv(viewed(Pictures(), 3, "pictures"), "pictures")
+
+
+def loop(steps):
+    budget = Budget(steps, 5, 2, 4, *[Every(0)] * 4, update_every=2)
+    parts = {"agent": Listener(), "replay": make(capacity=20), "env": pictures(), "budget": budget}
+    return Trainer(**parts, seed=0, generators={})
+
+
+def test_the_loop_on_pictures_goes_on_exactly_from_mid_episode(tmp_path):
+    whole, cut, resumed = loop(60), loop(31), loop(60)
+    whole.run()
+    store = CheckpointStore(tmp_path, keep=1)
+    cut.hooks.save = lambda checkpoint: store.save(checkpoint, cut.replay)
+    cut.run()
+    assert cut.progress.actions, "the cut is to be in mid-episode"
+    checkpoint, _ = CheckpointStore(tmp_path, keep=1).load(resumed.replay)
+    resumed.restore(checkpoint)
+    resumed.run()
+    batches = cut.agent.batches + resumed.agent.batches
+    assert [step for step, _ in batches] == [step for step, _ in whole.agent.batches] == list(range(6, 61, 2))
+    for (_, before), (_, after) in zip(whole.agent.batches, batches, strict=True):
+        assert all(torch.equal(*fields) for fields in zip(before, after, strict=True))
+
+
+def test_evaluation_and_bias_meter_see_stacks():
+    agent = Listener()
+    evaluation = Evaluator(pictures, 2, seed=0)(agent, 1)
+    assert (evaluation.returns, evaluation.lengths) == ([0.0, 0.0], [7, 7])
+    assert BiasMeter(pictures, 2, 0.1, GAMMA, seed=0)(agent, 1).states > 0

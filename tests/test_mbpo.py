@@ -196,6 +196,8 @@ def test_pool_keeps_the_newest_when_it_grows_or_turns_over():
     replay.refresh(5, StillAgent())  # epoch 1: rollouts of 2 steps
     assert (replay.pool.capacity, len(replay.pool)) == (120, 90)
     assert torch.equal(replay.pool.newest(90)[:30], first)
+    row = 4 * (2 + 1 + 1 + 1 + 2)
+    assert [replay.state_bytes(steps) for steps in (4, 5, 1000)] == [60 * row, 120 * row, 120 * row]
 
 
 def test_state_restores_model_and_pool_in_place():

@@ -122,6 +122,18 @@ def test_every_way_of_being_broken_is_named(tmp_path):
     assert (len(found.scores), found.failed) == (3, 3)  # c, d and f count; e, g and h do not
 
 
+def test_milestones_are_the_papers_and_the_end_or_where_half_of_the_runs_are(tmp_path):
+    write_run(tmp_path / "gym", steps=200_000, every=50_000)
+    assert read_study([tmp_path / "gym"]).milestones == [100_000, 200_000]
+    write_run(tmp_path / "dmc", "drqv2", "dmc/cheetah-run", steps=1_500_000, every=250_000, top=900)
+    assert read_study([tmp_path / "dmc"]).milestones == [750_000, 1_500_000]  # of two frames each
+    assert "| dmc/cheetah-run | drqv2 |" in said(tmp_path / "dmc")
+    assert "| 771 ± 24 | Cheetah run |" in said(tmp_path / "dmc")
+    for seed, reached in enumerate((10_000, 20_000, 30_000)):
+        write_run(tmp_path / f"half/{seed}", seed=seed, reached=reached)
+    assert read_study([tmp_path / "half"]).milestones == [20_000]
+
+
 def test_the_same_seed_twice_counts_once_and_is_named(tmp_path):
     write_run(tmp_path / "a", steps=10_000)
     copy_run(tmp_path / "a", tmp_path / "b", 0)
@@ -202,6 +214,15 @@ def test_a_suite_gives_names_protocol_and_what_is_missing(tmp_path):
     page = write_report([tmp_path], tmp_path / "report").read_text()
     assert "more critics &lt;b&gt;help&lt;/b&gt;" in page
     assert "<b>help" not in page
+
+
+def test_a_suite_shows_runs_that_another_one_keeps(tmp_path):
+    (tmp_path / "mine").mkdir()
+    plan = {"directory": "../other/a", "label": "borrowed", "env": "Hopper-v4", "seed": 0}
+    write_suite(tmp_path / "mine", runs=[plan])
+    write_run(tmp_path / "other/a", steps=10_000)
+    study = read_study([tmp_path / "mine"])
+    assert [(run.label, run.state) for run in study.runs] == [("borrowed", "done")]
 
 
 def test_a_broken_suite_is_named_and_its_runs_are_shown(tmp_path):

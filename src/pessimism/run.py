@@ -29,8 +29,7 @@ from pessimism.training.display import Display
 from pessimism.training.evaluate import Evaluator
 from pessimism.training.loop import Callback, Progress, Trainer
 from pessimism.training.recorder import Recorder
-
-LOGS_BYTES = 200_000_000  # room for logs and for the weights of the kept checkpoints
+from pessimism.training.room import reckon
 
 
 class Assembly(NamedTuple):
@@ -104,17 +103,16 @@ def run(
 
 def record(assembly: Assembly, path: Path, callbacks: Sequence[Callback], console: Console) -> Result:
     """Train inside a run directory."""
-    config, replay = assembly.config, assembly.trainer.replay
-    stored = min(replay.capacity, config.steps)
-    replay_bytes = replay.nbytes * stored // replay.capacity
-    directory = RunDirectory(path)
+    config, directory = assembly.config, RunDirectory(path)
+    room = reckon(config, assembly.trainer.replay)
+    room.check_memory()
     say = partial(console.print, highlight=False, soft_wrap=True)
-    with directory.taken(config, assembly.sources, replay_bytes + LOGS_BYTES):
+    with directory.taken(config, assembly.sources, room.places(path, directory.nbytes)):
         if (done := directory.done) and done["step"] >= config.steps:
             say(f"{path} is done: {done['step']} steps")
             return Result(path, done["step"], True)
         say(f"{config.algorithm} on {config.env}, seed {config.seed}, in {path}")
-        say(f"replay of up to {stored} transitions: {replay_bytes / 1e6:.1f} MB")
+        say(str(room))
         progress = _train(assembly.trainer, Recorder(directory, config), callbacks, console)
         finished = progress.step >= config.steps
         if finished:

@@ -1,6 +1,7 @@
 """The words that the layers share: batches, metrics, and what the loop needs of an agent and a replay."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -57,8 +58,15 @@ class Replay(Protocol):
     generator: torch.Generator
 
     @property
+    def file(self) -> Path | None:
+        """Where the transitions are kept instead of in memory, for the time of the process."""
+
+    @property
     def nbytes(self) -> int:
-        """Memory that the full replay takes."""
+        """What the full replay takes, in memory or in `file`."""
+
+    def state_bytes(self, steps: int) -> int:
+        """Return what `state_dict` may take after so many environment steps, small parts not counted."""
 
     def add(self, transition: Transition) -> None:
         """Store one transition."""

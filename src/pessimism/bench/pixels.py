@@ -1,16 +1,13 @@
 """`pessimism bench --pixels`: one update of GPL-DrQ against the published style of DrQ-v2, and sampling."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from pessimism.bench.published import PublishedDrQ
-from pessimism.bench.report import Measurement, describe, new_table, show_apart, spread
+from pessimism.bench.report import PUBLISHED
 from pessimism.bench.worker import Setting, Step
 from pessimism.build import build_agent
 from pessimism.config import merge, validated
@@ -20,14 +17,6 @@ from pessimism.types import Batch
 
 SIZE, STACK, COLOURS, STEPS = 84, 3, 3, 3  # DrQ-v2's pictures and returns
 BATCHES = 3  # sampled before the first update, and used in turn
-PUBLISHED = "published-style"
-NOTES = {
-    PUBLISHED: "two heads, grid sampling, channels first, not compiled",
-    "gpl-drq": "this library's update, compiled",
-    "drqv2": "the same without learned pessimism",
-    "gpl-drq-eager": "this library's update, not compiled",
-    "sampling": "a batch from the frame replay, which is no part of the updates above",
-}
 
 
 def pixel_step(setting: Setting) -> Step:
@@ -95,39 +84,3 @@ def channels_first(batch: Batch) -> Batch:
         frames.permute(0, 1, 4, 2, 3).flatten(1, 2).contiguous() for frames in (batch.obs, batch.next_obs)
     )
     return batch._replace(obs=obs, next_obs=next_obs)
-
-
-@dataclass(frozen=True)
-class PixelReport:
-    """Updates from pixels against the published style."""
-
-    setting: Mapping[str, object]
-    measurements: Sequence[Measurement]
-    left_out: Mapping[str, str] = field(default_factory=dict)
-
-    def ratio(self, line: Measurement) -> float | None:
-        """Return a contestant's time over the published style's."""
-        times = [other.milliseconds for other in self.measurements if other.name == f"pixels-{PUBLISHED}"]
-        return line.milliseconds / times[0] if times else None
-
-    def record(self) -> dict[str, Any]:
-        """Return the content of the JSON file."""
-        return {
-            "setting": dict(self.setting),
-            "contestants": [line.record() | {"ratio_to_published": self.ratio(line)} for line in self.measurements],
-            "left_out": dict(self.left_out),
-        }
-
-    def show(self, console: Console) -> None:
-        """Print the tables."""
-        table = new_table("Time of one update from pixels", ("contestant",), ("ms", "quartiles", "ratio"))
-        for line in self.measurements:
-            ratio = self.ratio(line)
-            name = line.name.removeprefix("pixels-")
-            table.add_row(name, *spread(line), "" if ratio is None else f"{ratio:.3f}")
-        notes = [f"{name}: {note}" for name, note in NOTES.items()]
-        table.caption = "\n".join([describe(self.setting), *notes])
-        console.print(table)
-        show_apart(self.measurements, console)
-        for reason in self.left_out.values():
-            console.print(f"left out: {reason}", highlight=False, markup=False)

@@ -13,14 +13,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pessimism.envs.frames import ActionRepeat, AnyEnv, PixelView, enlarged, is_image, viewed
-from pessimism.envs.rendering import prepare_rendering, rendering_error, silence_mujoco
+from pessimism.envs.rendering import check_rendering, prepare_rendering, rendering_error, silence_mujoco
 from pessimism.errors import UserError, nearest
 from pessimism.tasks import canonical
 
 Array = NDArray[np.float32]
 Observation = NDArray[Any]
 """A float32 vector [n], or uint8 pictures [stack, H, W, C], the oldest first."""
-PICTURE = (240, 320)  # height and width of a film's pictures where the environment leaves it open
+FILM = (240, 320)  # height and width of a film's pictures where the environment leaves it open
 
 
 class NonFiniteError(UserError):
@@ -67,9 +67,9 @@ class ControlEnv:
     def render(self) -> NDArray[np.uint8]:
         """Return the current picture for a film (environments made with render_mode="rgb_array")."""
         try:
-            if draw := getattr(self.env.unwrapped, "picture", None):
-                return draw(*PICTURE)
-            return enlarged(np.asarray(self.env.render(), dtype=np.uint8), PICTURE[0])
+            if draw := getattr(self.env.unwrapped, "film_picture", None):
+                return draw()
+            return enlarged(np.asarray(self.env.render(), dtype=np.uint8), FILM[0])
         except UserError:
             raise
         except Exception as error:  # each GL platform fails in a way of its own
@@ -128,8 +128,12 @@ def adapt(env: AnyEnv, name: str, view: PixelView | None = None, action_repeat: 
 
 
 def _suite(task: str, view: PixelView | None, kwargs: dict[str, Any]) -> AnyEnv:
-    from pessimism.envs.dmc import ControlSuiteEnv
-
+    try:
+        from pessimism.envs.dmc import ControlSuiteEnv
+    except ModuleNotFoundError:
+        raise UserError("DeepMind Control is not installed: pip install 'pessimism[dmc]'") from None
+    except Exception as error:  # the backend that MUJOCO_GL names is loaded at import
+        raise rendering_error(error) from None
     if view is not None:
         kwargs = {"size": view.size, "camera": view.camera} | kwargs
     return ControlSuiteEnv(task, **kwargs)
@@ -143,6 +147,7 @@ def _registered(env_id: str, view: PixelView | None, kwargs: dict[str, Any]) -> 
     if view is None or is_image(env.observation_space):
         return env
     env.close()
+    check_rendering()
     drawn = {"render_mode": "rgb_array", "width": view.size, "height": view.size}
     if view.camera is not None:
         drawn["camera_id"] = view.camera

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+import textwrap
 from typing import NamedTuple
 
 from pessimism.errors import UserError
@@ -59,24 +60,36 @@ def prepare_rendering() -> None:
         os.environ[VARIABLE] = backend
 
 
+def check_rendering() -> None:
+    """Refuse in one line where the libraries of the chosen backend are missing."""
+    backend = os.environ.get(VARIABLE, "")
+    if backend == NONE:
+        raise _refusal("no library to draw with", BACKENDS["egl"].fix)
+    if backend in BACKENDS and (missing := BACKENDS[backend].missing):
+        raise _refusal(f"{VARIABLE}={backend} needs {missing}", f"{BACKENDS[backend].fix}, or unset {VARIABLE}")
+
+
 def rendering_error(error: Exception) -> UserError:
     """Return one line for what a GL platform raised, with the fix."""
-    backend, fix = os.environ.get(VARIABLE, ""), BACKENDS["egl"].fix
-    if backend in BACKENDS and (missing := BACKENDS[backend].missing):
-        reason, fix = f"{VARIABLE}={backend} needs {missing}", BACKENDS[backend].fix
-    elif backend == NONE:
-        reason = "no library to draw with"
-    else:
-        reason = f"{VARIABLE}={backend}: " if backend else ""
-        reason += f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-    other = f", or unset {VARIABLE}" if backend and backend != NONE else ""
-    return UserError(f"nothing can be rendered here ({reason}): {fix}{other}; pessimism doctor shows what works")
+    try:
+        check_rendering()
+    except UserError as known:
+        return known
+    backend, kind = os.environ.get(VARIABLE), type(error).__name__
+    said = textwrap.shorten(f"{kind}: {error}", 100, placeholder=" ...")
+    return _refusal(said, f"unset {VARIABLE}, which is {backend}" if backend else BACKENDS["egl"].fix)
+
+
+def _refusal(reason: str, fix: str) -> UserError:
+    return UserError(f"nothing can be rendered here ({reason}): {fix}; pessimism doctor shows what works")
 
 
 def silence_mujoco() -> None:
     """Keep MuJoCo's notes on its own model files off the screen and out of MUJOCO_LOG.TXT."""
-    import mujoco
-
+    try:
+        import mujoco
+    except Exception as error:  # the backend that MUJOCO_GL names is loaded at import
+        raise rendering_error(error) from None
     mujoco.set_mju_user_warning(lambda message: None)
 
 

@@ -32,13 +32,14 @@ class PublishedCurve(NamedTuple):
     stds: tuple[float, ...]
 
 
-GYM_MILESTONE = 100_000
+_GYM_MILESTONE = 100_000
 TABLES = ("gym_100k", "dmc_pixels", "dmc_top", "dmc_optimistic_shift")  # where two have a cell, the first counts
 AVERAGES = ("average", "normalized_average")
 # Names under which the curves' authors published what is an algorithm here.
 ALSO_CALLED = {"redqutd20": "redq", "sacutd1": "sac"}
 
 
+@cache
 def task_key(env: str) -> str:
     """Return what all spellings and versions of a task have in common; arguments in brackets are left out."""
     name = re.sub(r"(-v\d+|[-_]pixels)+$", "", re.split(r"[/:]", env.partition(" (")[0])[-1])
@@ -59,7 +60,7 @@ def paper_scores() -> tuple[PaperScore, ...]:
             table,
             row["task"],
             row["algorithm"],
-            int(row.get("frames") or GYM_MILESTONE),
+            int(row.get("frames") or _GYM_MILESTONE),
             float(row["mean"]),
             float(row["std"]),
         )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pessimism.errors import UserError
+from pessimism.replay.memory import zeros
 from pessimism.types import Agent, Batch, Metrics, Transition
 
 TAIL = 4  # columns of `facts` after the action: reward, terminated, final, history
@@ -34,7 +35,7 @@ class FrameReplay:
     def __init__(
         self,
         capacity: int,
-        frame_shape: tuple[int, int, int],
+        frame_shape: tuple[int, ...],  # (H, W, C)
         *,
         stack: int,
         action_size: int,
@@ -49,9 +50,8 @@ class FrameReplay:
         self.n_step, self.generator, self.file = n_step, generator, file
         self.powers = discount ** torch.arange(n_step + 1, dtype=torch.float64)
         self.frame_bytes = prod(frame_shape)
-        self.facts = torch.zeros(capacity, action_size + TAIL)
-        self.slot_of = torch.zeros(capacity, dtype=torch.int64)
-        self.number_of = torch.zeros(capacity, dtype=torch.int64)
+        self.facts = zeros(capacity, action_size + TAIL, np.float32)
+        self.slot_of, self.number_of = zeros(2, capacity, np.int64)
         self.added = 0  # slots ever stored
         self.transitions = 0  # of these, without the final ones
         self.ended = -1  # the newest final slot
@@ -59,12 +59,12 @@ class FrameReplay:
     @cached_property
     def frames(self) -> Tensor:
         """The frames [capacity, H * W * C], made at the first use: a file is for the process that trains."""
-        shape = self.capacity, self.frame_bytes
         if self.file is None:
-            return torch.from_numpy(np.zeros(shape, np.uint8))  # torch.zeros would take all of it now
+            return zeros(self.capacity, self.frame_bytes, np.uint8)
         try:
             with self.file.open("xb+") as file:
                 self.file.unlink()
+                shape = self.capacity, self.frame_bytes
                 return torch.from_numpy(np.memmap(file, np.uint8, "r+", shape=shape))
         except FileExistsError:
             raise UserError(f"{self.file} exists: the replay's file must be a new one") from None
@@ -74,7 +74,12 @@ class FrameReplay:
     @property
     def nbytes(self) -> int:
         """Memory that the full ring takes, all but a few bytes a frame of it in `file` if there is one."""
-        return self.capacity * self.frame_bytes + sum(t.nbytes for t in (self.facts, self.slot_of, self.number_of))
+        facts = sum(t.nbytes for t in (self.facts, self.slot_of, self.number_of))
+        return self.capacity * self.frame_bytes + facts
+
+    def state_bytes(self, steps: int) -> int:
+        """Return 0: the slots are all there is."""
+        return 0
 
     def __len__(self) -> int:
         """Count the transitions that can be sampled."""

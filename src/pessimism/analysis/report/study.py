@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pessimism.analysis.report.runs import (
     run_directories,
     without_repeats,
 )
-from pessimism.reference import GYM_MILESTONE
+from pessimism.reference import paper_scores, task_key
 
 TRAINING_TIME = "training_time.json"
 WINDOW_SHARE = 20  # the paper averages the evaluations of the last 5,000 of 100,000 steps
@@ -46,17 +47,17 @@ class Study:
     runs: Sequence[Run]
     suites: Sequence[Suite]
 
-    @property
+    @cached_property
     def readable(self) -> list[Run]:
         """Runs whose numbers have a place."""
         return [run for run in self.runs if run.readable]
 
-    @property
+    @cached_property
     def tasks(self) -> list[str]:
         """Tasks, in the order in which they were found."""
         return list(dict.fromkeys(run.task for run in self.runs if run.task))
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
         """Names of the series."""
         return list(dict.fromkeys(run.label for run in self.runs if run.label))
@@ -71,7 +72,7 @@ class Study:
             (run.label, run.task) == (label, task) and run.state in ("broken", "missing") for run in self.runs
         )
 
-    @property
+    @cached_property
     def milestones(self) -> list[int]:
         """Steps at which runs are compared: the suite's, else the paper's and the end of the longest run."""
         ends = sorted(run.evaluations.steps[-1] for run in self.readable if run.evaluations.steps)
@@ -81,7 +82,15 @@ class Study:
         longest = max(run.setting("steps", 0) for run in self.readable)
         if longest > ends[-1]:  # none is at its end: where half of them are
             longest = ends[len(ends) // 2]
-        return [GYM_MILESTONE, longest] if longest > GYM_MILESTONE else [longest]
+        paper: dict[str, set[int]] = {}
+        for score in paper_scores():
+            paper.setdefault(task_key(score.task), set()).add(score.milestone)
+        found = {
+            frames // run.setting("action_repeat", 1)
+            for run in self.readable
+            for frames in paper.get(task_key(run.task), ())
+        }
+        return sorted({step for step in found if step < longest} | {longest})
 
     def window(self, milestone: int) -> int:
         """Return over how many steps before a milestone the evaluations are averaged."""
