@@ -225,6 +225,19 @@ def test_a_suite_shows_runs_that_another_one_keeps(tmp_path):
     assert [(run.label, run.state) for run in study.runs] == [("borrowed", "done")]
 
 
+def test_a_suite_of_measured_times_alone_and_one_of_which_nothing_is_there(tmp_path):
+    write_suite(tmp_path)
+    text = said(tmp_path)
+    assert "4 runs of 2 algorithms on 1 task: 4 missing." in text
+    assert "- `GPL-SAC/0`: planned and not there" in text
+    write_suite(tmp_path, runs=[])
+    row = {"name": "GPL-SAC", "seconds_per_1000_steps": 400.0, "ratio": 1.0, "paper_ratio": 1.0}
+    (tmp_path / "training_time.json").write_text(json.dumps({"rows": [row]}))
+    text = said(tmp_path)
+    assert "No runs, but measured times." in text
+    assert "| GPL-SAC | 400.0 | 1.00 | 1.00 | - |" in text
+
+
 def test_a_broken_suite_is_named_and_its_runs_are_shown(tmp_path):
     write_suite(tmp_path, runs=[{"label": "no directory"}])
     write_run(tmp_path / "a", steps=10_000)

@@ -97,3 +97,8 @@ class Document:
             if isinstance(block, Gallery)
             for figure in block.figures
         ]
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number of things: 1 run, 2 runs."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

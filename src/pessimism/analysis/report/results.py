@@ -8,7 +8,7 @@ import numpy as np
 
 from pessimism.analysis import statistics
 from pessimism.analysis.report.charts import IntervalChart, Line, LineChart
-from pessimism.analysis.report.document import Block, Bullets, Figure, Gallery, Table, Text
+from pessimism.analysis.report.document import Block, Bullets, Figure, Gallery, Table, Text, counted
 from pessimism.analysis.report.runs import changes, learns_otherwise
 from pessimism.analysis.report.series import Cell, cell
 from pessimism.analysis.report.study import Study
@@ -146,9 +146,9 @@ def _measures(study: Study, tasks: Mapping[str, Tasks], where: str, milestone: i
         for label, own in tasks.items()
     }
     rows = [(label, *(_interval(value) for value in values.values())) for label, values in found.items()]
-    count = len(next(iter(tasks.values())))
+    count = counted(len(next(iter(tasks.values()))), "task")
     note = (
-        f"Over {count} {'task' if count == 1 else 'tasks'}, returns divided by the paper's normalisers. In "
+        f"Over {count}, returns divided by the paper's normalisers. In "
         f"brackets: 95 % stratified bootstrap intervals, {statistics.RESAMPLES:,} resamples. Less is better for "
         "the optimality gap only."
     )
