@@ -122,8 +122,8 @@ def changes(settings: Settings) -> Settings:
     preset = {name: _plain(value) for name, value in leaves(_preset(algorithm, env))}
     if preset["target_entropy"] is None:  # the task decides
         preset["target_entropy"] = settings.get("target_entropy")
-    names = [name for name in {**preset, **settings} if name not in IDENTITY]
-    return {name: settings.get(name) for name in names if settings.get(name) != preset.get(name)}
+    # What an older version wrote has no say on settings that came after it.
+    return {name: value for name, value in settings.items() if name not in IDENTITY and value != preset.get(name)}
 
 
 @cache
