@@ -1,4 +1,4 @@
-"""Processor time of all aggregate statistics for 5 algorithms x 5 tasks x 5 seeds: python docs/statistics_time.py"""
+"""Processor time of all aggregate statistics for 5 algorithms x 5 tasks x 5 seeds."""
 
 import time
 from itertools import combinations

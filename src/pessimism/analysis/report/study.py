@@ -75,7 +75,11 @@ class Study:
     @cached_property
     def milestones(self) -> list[int]:
         """Steps at which runs are compared: the suite's, else the paper's and the end of the longest run."""
-        ends = sorted(run.evaluations.steps[-1] for run in self.readable if run.evaluations.steps)
+        ends = sorted(
+            run.setting("steps", 0) if run.state == "done" else run.evaluations.steps[-1]
+            for run in self.readable
+            if run.evaluations.steps
+        )
         asked = sorted({step for suite in self.suites for step in suite.milestones})
         if not ends or (asked and asked[0] <= ends[-1]):
             return asked
