@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test fast install renderer clean
+.PHONY: demo test fast install renderer browser clean
 
 demo: install renderer
 	$(BIN)/pessimism demo
 
-test: install renderer
+test: install renderer browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -33,6 +33,14 @@ renderer:
 	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends libegl1 libgl1 >/dev/null; } || \
 	echo "no renderer: no videos and no tasks from pixels (apt-get install libegl1 libgl1)"
+
+# Tests of the report's page open it in Chromium. Where it is missing and may be installed, it is; else they are
+# skipped and say so.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
+	echo "no browser: the report's page is not tested (apt-get install chromium)"
 
 clean:
 	rm -rf $(VENV) runs

@@ -21,10 +21,21 @@ LAYERS = [
     {"replay", "envs", "presets", "native"},
     {"config", "strategies", "nn"},
     {"values", "ops", "schedules", "settings", "tasks"},
-    {"types", "records", "errors"},
+    {"types", "records", "errors", "reference"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-TORCH_FREE = {"config", "settings", "tasks", "presets", "records", "errors", "analysis", "cli", "schedules"}
+TORCH_FREE = {
+    "config",
+    "settings",
+    "tasks",
+    "presets",
+    "records",
+    "errors",
+    "analysis",
+    "cli",
+    "schedules",
+    "reference",
+}
 
 
 def imports(path):

@@ -64,6 +64,11 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("run", type=Path, help="directory of the run")
     video = add("video", _video, "film a run's newest checkpoint")
     video.add_argument("run", type=Path, help="directory of the run")
+    report = add(
+        "report", _report, "one page about runs: curves, bias, statistics, the paper's numbers beside them"
+    )
+    report.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="runs, or directories of runs")
+    report.add_argument(OUT, type=Path, default=None, help="where the report goes (report/ in the first DIR)")
     listing = add("list", _list, "algorithms, their settings and tasks")
     listing.add_argument("algorithm", nargs="?", help="show all settings of this one, with their sources")
     add("doctor", _doctor, "what is installed, and how fast this machine is")
@@ -222,6 +227,14 @@ def _plot(parsed: argparse.Namespace, rest: list[str]) -> int:
     from pessimism.analysis.curves import plot_run
 
     print(plot_run(parsed.run))
+    return 0
+
+
+def _report(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.analysis.report import write_report
+
+    print(write_report(parsed.directories, parsed.out or parsed.directories[0] / "report"))
     return 0
 
 

@@ -11,5 +11,6 @@ CHECKPOINTS = "checkpoints"
 REPLAY = "replay"
 LOCK = "lock"
 DONE = "DONE"
+SUITE = "suite.json"  # beside the runs of a sweep: which they are, and how they are compared
 CURVE = "curve.png"
 VIDEO = "agent.mp4"

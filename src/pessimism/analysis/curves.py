@@ -1,6 +1,7 @@
 """A run's learning curve: return, beta and measured bias over environment steps."""
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,39 @@ from pessimism.errors import UserError
 INK, BLUE, RED, GREY = "#222222", "#1f5fa8", "#b5382a", "#9aa3ab"
 
 
-def read_metrics(run: Path) -> dict[str, tuple[list[int], list[float]]]:
-    """Return steps and values of each metric in a run's `metrics.jsonl`."""
-    try:
-        lines = (run / records.METRICS).read_text().splitlines()
-    except OSError:
-        raise UserError(f"{run} holds no run: there is no {records.METRICS}") from None
-    series: dict[str, tuple[list[int], list[float]]] = {}
+def read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the rows of a JSON-lines file up to the first that is not whole, and how many lines that leaves."""
+    lines = path.read_text(errors="replace").splitlines()
+    rows: list[dict[str, Any]] = []
     for line in lines:
         try:
             row = json.loads(line)
         except json.JSONDecodeError:
             break  # a killed run may end in half a line; a resumed one cuts it off
-        step = row.pop("step")
+        if not (isinstance(row, dict) and isinstance(row.get("step"), int)):
+            break
+        rows.append(row)
+    return rows, len(lines) - len(rows)
+
+
+def by_metric(rows: Iterable[Mapping[str, Any]]) -> dict[str, tuple[list[int], list[float]]]:
+    """Return steps and values of each metric."""
+    series: dict[str, tuple[list[int], list[float]]] = {}
+    for row in rows:
         for name, value in row.items():
-            steps, values = series.setdefault(name, ([], []))
-            steps.append(step)
-            values.append(value)
+            if name != "step":
+                steps, values = series.setdefault(name, ([], []))
+                steps.append(row["step"])
+                values.append(value)
     return series
+
+
+def read_metrics(run: Path) -> dict[str, tuple[list[int], list[float]]]:
+    """Return steps and values of each metric in a run's `metrics.jsonl`."""
+    try:
+        return by_metric(read_rows(run / records.METRICS)[0])
+    except OSError:
+        raise UserError(f"{run} holds no run: there is no {records.METRICS}") from None
 
 
 def plot_run(run: Path) -> Path:

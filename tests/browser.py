@@ -1,0 +1,37 @@
+"""A real browser for pages: opens one, plays a script in it, and returns what that saw."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = """
+--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
+--disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=3000 --dump-dom
+""".split()
+CATCH = "<script>window.seen = []; addEventListener('error', (event) => seen.push(event.message));</script>"
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: make browser, or install it")
+
+
+def visit(page: Path, script: str = "return {}", width: int = 1100) -> dict:
+    """Return what a script gives in a page, with `errors`: what the page threw or wrote to the console."""
+    play = f"""<script>addEventListener("load", () => {{
+      const found = (() => {{ {script} }})();
+      document.documentElement.setAttribute("data-found", JSON.stringify({{ ...found, errors: seen }}));
+    }});</script>"""
+    text = page.read_text().replace("<head>", f"<head>{CATCH}", 1).replace("</body>", f"{play}</body>", 1)
+    probe = page.with_name("probe.html")
+    probe.write_text(text)
+    options = [f"--user-data-dir={page.parent / 'browser'}", f"--window-size={width},900"]
+    command = [str(CHROMIUM), *FLAGS, *options, probe.as_uri()]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    match = re.search(r'data-found="([^"]*)"', result.stdout)
+    console = re.findall(r"CONSOLE.*", result.stderr)
+    found = json.loads(html.unescape(match[1])) if match else {"errors": ["the page's script did not run"]}
+    return found | {"errors": [*found["errors"], *console]}
