@@ -127,8 +127,8 @@ class SACAgent(nn.Module):
 
     def _fast_update_critic(self) -> Callable[[Batch, Tensor, Tensor], CriticStep]:
         """Return `_update_critic` compiled, or with all but the target, the strategy's affair, in C++."""
-        critic, averaged = self.critic, self.target_critic
-        if isinstance(critic, PixelCritic) or isinstance(averaged, PixelCritic) or not covered(critic, self.td_loss):
+        critic, averaged, loss = self.critic, self.target_critic, self.td_loss
+        if isinstance(critic, PixelCritic) or isinstance(averaged, PixelCritic) or not covered(critic, loss):
             return compiled(self._update_critic)
         native = CriticUpdate(critic, averaged, self.critic_optimizer, self.tau)
 
