@@ -10,21 +10,23 @@ import pessimism
 ROOT = Path(pessimism.__file__).parent
 # From the top to the bottom. A module may import from lines below its own, and from its own package.
 LAYERS = [
-    {"__main__"},
+    {"__main__", "child"},
     {"cli"},
+    {"reproduce"},
+    {"sweep"},
     {"demo", "doctor", "bench"},
     {"video"},
     {"api"},
     {"run"},
     {"build"},
-    {"agents", "models", "training", "analysis"},
+    {"agents", "models", "training", "analysis", "suites"},
     {"replay", "envs", "presets"},
     {"config", "strategies", "nn"},
     {"values", "ops", "schedules", "settings"},
     {"types", "records", "errors"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-TORCH_FREE = {"config", "settings", "presets", "records", "errors", "analysis", "cli", "schedules"}
+TORCH_FREE = {"config", "settings", "presets", "records", "errors", "analysis", "cli", "schedules", "suites"}
 
 
 def imports(path):

@@ -17,7 +17,7 @@ from pessimism.agents.sac import SACAgent
 from pessimism.build import build_agent, build_budget, build_replay
 from pessimism.config import Config
 from pessimism.envs import gym
-from pessimism.envs.tasks import target_entropy, truncated_size
+from pessimism.envs.tasks import target_entropy, task_folder, truncated_size
 from pessimism.errors import UserError
 from pessimism.ops import compiler
 from pessimism.presets import sources
@@ -52,8 +52,7 @@ class Result(NamedTuple):
 
 def default_path(config: Config) -> Path:
     """Return the directory that a config's run lives in unless another is asked for."""
-    env = config.env.replace("/", "_").replace(":", "_")
-    return Path("runs") / config.algorithm / env / f"seed_{config.seed}"
+    return Path("runs") / config.algorithm / task_folder(config.env) / f"seed_{config.seed}"
 
 
 def env_factory(config: Config) -> gym.EnvFactory:

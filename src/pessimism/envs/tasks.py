@@ -25,6 +25,11 @@ def task_name(env_id: str) -> str:
     return re.sub(r"-v\d+$", "", env_id)
 
 
+def task_folder(env_id: str) -> str:
+    """Return a task's id as a name of a directory."""
+    return env_id.replace("/", "_").replace(":", "_")
+
+
 def truncated_size(env_id: str) -> int:
     """Return how many entries of a task's observation are positions and velocities."""
     if task_name(env_id) not in TRUNCATED_SIZE:
