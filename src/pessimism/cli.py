@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("names", nargs="+", help="a suite (see reproduce --list), or algorithms")
     for sub in (reproduce, sweep):
         _add_sweep_options(sub)
+    reproduce.epilog = "further --SETTING VALUE pairs (see train --help) change all runs, and the output says so"
     sweep.epilog = "further --SETTING V1,V2,... are the grid's axes (see train --help); --config FILE sets others"
     return parser
 
@@ -324,12 +325,12 @@ def _demo(parsed: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _reproduce(parsed: argparse.Namespace, rest: list[str]) -> int:
-    _no_more(rest)
     from pessimism.suites.paper import find
 
     if parsed.list or parsed.suite is None:
+        _no_more(rest)
         return _list_suites()
-    return _run_suite(find(parsed.suite), parsed, reported=True)
+    return _run_suite(find(parsed.suite), parsed, rest, reported=True)
 
 
 def _list_suites() -> int:
@@ -343,16 +344,23 @@ def _list_suites() -> int:
     return 0
 
 
-def _run_suite(suite: "Suite", parsed: argparse.Namespace, reported: bool) -> int:
+def _run_suite(suite: "Suite", parsed: argparse.Namespace, rest: list[str], reported: bool) -> int:
     from pessimism.reproduce import reproduce
     from pessimism.suites.shrink import shrunk
     from pessimism.suites.suite import jobs
 
     tasks = [env for text in parsed.env for env in text.split(",")]
-    small = shrunk(suite, seeds=parsed.seeds, steps=parsed.steps, envs=tasks, scale=parsed.scale)
+    changes = {name: _only(name, values) for name, values in parse_axes(rest).items()}
+    small = shrunk(suite, seeds=parsed.seeds, steps=parsed.steps, envs=tasks, scale=parsed.scale, changes=changes)
     found = jobs(small, shared=parsed.out is None)  # an --out holds everything that it shows
     root = parsed.out or Path("runs") / small.folder
     return reproduce(small, found, root, _resources(parsed), Console(), planned=parsed.plan, reported=reported)
+
+
+def _only(name: str, values: list[Any]) -> Any:  # noqa: ANN401
+    if len(values) != 1:
+        raise UserError(f"--{name.replace('_', '-')} takes one value with a suite, which is a grid already")
+    return values[0]
 
 
 def _resources(parsed: argparse.Namespace) -> "Resources":
@@ -366,8 +374,8 @@ def _sweep(parsed: argparse.Namespace, rest: list[str]) -> int:
     from pessimism.suites.paper import SUITES
 
     if parsed.names[0] in SUITES:
-        _no_more([*parsed.names[1:], *rest])
-        return _run_suite(SUITES[parsed.names[0]], parsed, reported=False)
+        _no_more(parsed.names[1:])
+        return _run_suite(SUITES[parsed.names[0]], parsed, rest, reported=False)
     if parsed.scale != 1:
         raise UserError(
             "--scale is for a suite of the paper: give --steps, --random-steps and others by themselves"

@@ -43,6 +43,10 @@ class Variant:
             raise UserError(f"{self.label} has settings for {', '.join(self.tasks)} only, none for {env}")
         return self.changes | self.tasks.get(env, {})
 
+    def varied(self) -> set[str]:
+        """Return the settings that this variant has its own values of."""
+        return {*self.changes, *(name for changes in self.tasks.values() for name in changes)}
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -57,7 +61,8 @@ class Suite:
     steps: int
     protocol: Protocol
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    factor: float = 1.0  # lengths of all settings are multiplied by this
+    factor: float = 1.0  # phases and periods of all runs are multiplied by this
+    changes: Changes = field(default_factory=dict)  # settings of all runs that the user asked for
     scale: tuple[str, ...] = ()  # how the experiment was made smaller, a line each
     suffix: str = ""  # of its directory: a smaller experiment is another one
 
@@ -117,7 +122,12 @@ def jobs(suite: Suite, *, shared: bool = True) -> list[Job]:
                 directory = f"{place}{variant.name}/{task_folder(env)}/seed_{seed}"
                 settings = suite.settings(variant, env, seed)
                 found.append(Job(directory, variant.label, variant.preset, settings))
-    return [replace(job, settings=job.settings | fitted(job.config(), suite.factor)) for job in found]
+    return [_adapted(job, suite) for job in found]
+
+
+def _adapted(job: Job, suite: Suite) -> Job:
+    """Return the run with what its length and the user ask for; the user has the last word."""
+    return replace(job, settings=job.settings | fitted(job.config(), suite.factor) | suite.changes)
 
 
 PERIODS = ("evaluation.every", "bias.every")

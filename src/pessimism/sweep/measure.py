@@ -9,12 +9,13 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import torch
 
-from pessimism.bench.worker import protocol_channel, timed
+from pessimism.bench.worker import protocol_channel
 from pessimism.config import Config, validated
 from pessimism.errors import UserError
 from pessimism.run import assemble
@@ -36,7 +37,7 @@ def measure(config: Config, seconds: float, compiled: bool) -> Cost:
     spec = trainer.env.env.spec
     obs = torch.from_numpy(trainer.env.reset(0))[None]
     with torch.no_grad():
-        mode = min(timed(lambda: trainer.agent.mode(obs), 20) for _ in range(3)) / 20
+        mode = min(seconds_of(lambda: trainer.agent.mode(obs)) for _ in range(20))
     learn = learning(trainer, plain, seconds)
     tensors = [*trainer.agent.state_dict().values()]
     return Cost(
@@ -96,7 +97,18 @@ def run_for(trainer: Trainer, steps: int, *, random: bool, updates: int) -> floa
         measure_now=NEVER,
         save_now=NEVER,
     )
-    return timed(trainer.run, 1)
+    return seconds_of(trainer.run)
+
+
+def seconds_of(action: Callable[[], object]) -> float:
+    """Return the seconds that something takes.
+
+    One thread's time is the processor's, which does not grow when others use the machine too.
+    """
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    started = clock()
+    action()
+    return clock() - started
 
 
 def main() -> None:

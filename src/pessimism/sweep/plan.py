@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pessimism.bench.report import new_table
-from pessimism.bench.turns import load, pinned
+from pessimism.bench.turns import pinned
 from pessimism.config import Config
 from pessimism.errors import UserError
 from pessimism.suites.suite import Job, Suite
@@ -22,7 +22,7 @@ from pessimism.sweep.cost import Cost
 from pessimism.sweep.launch import Resources
 from pessimism.sweep.work import is_done, work_on
 
-SECONDS = 40.0  # of measuring, shared by all settings; starting up and compiling come on top
+SECONDS, MOST = 40.0, 3.0  # of measuring all settings, and each; starting up and compiling come on top
 PROCESSES = 8  # that measure at once, at most
 LINE_BYTES = 600  # of a line in the logs, TensorBoard's included
 # What the time of a step does not depend on.
@@ -63,8 +63,6 @@ def plan(suite: Suite, jobs: Sequence[Job], root: Path, resources: Resources, co
     resources.check()
     workers, threads = resources.here(len(jobs))
     distinct = {cost_key(job.config()): job.config() for job in jobs}
-    if load() > 0.5:
-        console.print(f"this machine is busy (load {load():.1f}): runs alone on it are faster", highlight=False)
     with console.status(f"measuring {len(distinct)} settings for about a minute"):
         costs = dict(zip(distinct, measured(list(distinct.values()), workers, threads), strict=True))
     for key, cost in costs.items():
@@ -75,7 +73,7 @@ def plan(suite: Suite, jobs: Sequence[Job], root: Path, resources: Resources, co
     show(suite, estimates, workers, threads, console)
     notes = [f"{len(distinct)} distinct settings measured, {min(workers, PROCESSES)} at a time"]
     notes.append(f"compiled updates take {share:.2f} of the uncompiled ones that were measured")
-    notes.append("evaluations are counted with episodes of full length")
+    notes.append("evaluations are counted with episodes of full length, the machine as if nobody else used it")
     if any(job.config().model is not None for job in jobs):
         notes.append("fitting MBPO's model comes on top: it takes from seconds to minutes each time")
     console.print("; ".join(notes), highlight=False, soft_wrap=True)
@@ -84,7 +82,7 @@ def plan(suite: Suite, jobs: Sequence[Job], root: Path, resources: Resources, co
 
 def measured(configs: Sequence[Config], workers: int, threads: int) -> list[Cost]:
     """Return what each config costs while as many processes work as there will be workers."""
-    seconds = SECONDS / len(configs)
+    seconds = min(MOST, SECONDS / len(configs))
     question = {"configs": [config.model_dump() for config in configs], "seconds": seconds}
     processes = [
         subprocess.Popen(
@@ -167,9 +165,10 @@ def _runs_table(suite: Suite, estimates: Sequence[Estimate]) -> Table:
 
 def _workers_table(estimates: Sequence[Estimate], workers: int, threads: int) -> Table:
     still = [one.seconds for one in estimates if not one.done]
-    table = new_table("what is not done yet takes", ("with",), ("hours", "days"))
+    table = new_table("What is not done yet takes", ("workers",), ("hours", "days"))
     for count in sorted({1, workers, 8, 32, 128}):
-        where = "here" if count == workers else "as fast as these"
         hours = makespan(still, count) / 3600
-        table.add_row(f"{count} workers of {threads} threads ({where})", f"{hours:.1f}", f"{hours / 24:.1f}")
+        name = f"{count} (here)" if count == workers else str(count)
+        table.add_row(name, f"{hours:.1f}", f"{hours / 24:.1f}")
+    table.caption = f"workers of {threads} thread{'s' if threads > 1 else ''}, each as fast as those measured here"
     return table
