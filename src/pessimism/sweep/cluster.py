@@ -6,6 +6,7 @@ The directory of the suite must be on storage that all nodes share: a run goes o
 import logging
 import os
 import signal
+import socket
 from concurrent.futures import Future
 from pathlib import Path
 from types import FrameType
@@ -27,6 +28,7 @@ class Cluster:
         except ImportError:
             raise UserError(MISSING) from None
         self.ray: Any = ray
+        check_answers(address)
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -58,6 +60,17 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster."""
         self.ray.shutdown()
+
+
+def check_answers(address: str) -> None:
+    """Refuse an address where nobody listens: Ray itself would try for many minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        return  # auto, local, or a client's address
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise UserError(f"no Ray cluster at {address}: {error.strerror or error}; see ray start --head") from None
 
 
 def carry_out_here(work: Work) -> Outcome:
