@@ -1,6 +1,7 @@
 """The paper's experiments as data: they resolve, they share what is the same, and they shrink as they say."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -191,3 +192,11 @@ def test_the_record_names_every_run_relative_to_the_suite():
     }
     apart = record(suite, jobs(suite, shared=False))["runs"]
     assert apart[-1]["directory"] == "gpl-sac/Ant-v4/seed_3"
+
+
+def test_the_documentation_lists_them_as_they_are():
+    page = (Path(__file__).parent.parent / "docs" / "experiments.md").read_text()
+    for suite in ALL:
+        runs = len(suite.variants) * len(suite.tasks) * len(suite.seeds) or "-"
+        steps = f"{suite.steps:,}" if suite.steps else "-"
+        assert f"| `{suite.name}` | {suite.paper} | {runs} | {steps} | {suite.claim} |" in page

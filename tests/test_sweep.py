@@ -218,6 +218,6 @@ def test_a_figure_of_the_paper_from_runs_to_report():
     ]
     code, printed = finish(start("reproduce", "bias", "--envs", TASK[1], "--seeds", 1, "--scale", 0.001, *sizes))
     assert code == 0, printed
-    assert "smaller than the paper: steps: 200000 -> 200" in printed
+    assert "steps: 200000 -> 200\n" in printed
     report = Path(printed.strip().splitlines()[-1].removeprefix("report: "))
     assert report.exists()

@@ -42,8 +42,7 @@ def launch(suite: Suite, jobs: Sequence[Job], root: Path, resources: Resources, 
     """Carry out the runs and return the exit code."""
     resources.check()
     root = root.absolute()  # a run on another node has another working directory
-    for line in suite.scale:
-        console.print(f"smaller than the paper: {line}", highlight=False, markup=False, soft_wrap=True)
+    say_scale(suite, console)
     backend: Backend
     if resources.ray is not None:
         backend, threads = Cluster(resources.ray), resources.threads or 1
@@ -55,6 +54,15 @@ def launch(suite: Suite, jobs: Sequence[Job], root: Path, resources: Resources, 
         backend = Local(workers)
         where = f"this machine: {workers} at a time"
     console.print(
-        f"{len(jobs)} runs in {root}, {threads} threads each, on {where}", highlight=False, soft_wrap=True
+        f"{len(jobs)} runs in {root}, {threads} thread{'s' * (threads > 1)} each, on {where}",
+        highlight=False,
+        soft_wrap=True,
     )
     return conduct(jobs, record(suite, jobs), root, backend=backend, threads=threads, console=console)
+
+
+def say_scale(suite: Suite, console: Console) -> None:
+    """Say how a suite differs from the paper's experiment."""
+    if suite.scale:
+        lines = ["smaller than the paper:", *suite.scale]
+        console.print("\n  ".join(lines), highlight=False, markup=False, soft_wrap=True)

@@ -19,7 +19,7 @@ from pessimism.config import Config
 from pessimism.errors import UserError
 from pessimism.suites.suite import Job, Suite
 from pessimism.sweep.cost import Cost
-from pessimism.sweep.launch import Resources
+from pessimism.sweep.launch import Resources, say_scale
 from pessimism.sweep.work import is_done, work_on
 
 SECONDS, MOST = 40.0, 3.0  # of measuring all settings, and each; starting up and compiling come on top
@@ -70,13 +70,14 @@ def plan(suite: Suite, jobs: Sequence[Job], root: Path, resources: Resources, co
             raise UserError(f"{distinct[key].algorithm} on {distinct[key].env} cannot be measured: {cost.error}")
     share = max((cost.compiled for cost in costs.values()), default=0.0) or 1.0
     estimates = [estimate(job, costs[cost_key(job.config())], share, root.absolute(), threads) for job in jobs]
-    show(suite, estimates, workers, threads, console)
-    notes = [f"{len(distinct)} distinct settings measured, {min(workers, PROCESSES)} at a time"]
+    show(suite, estimates, workers, console)
+    notes = [f"a worker has {threads} thread{'s' * (threads > 1)} and the speed of those here"]
+    notes.append(f"{len(distinct)} distinct settings measured, {min(workers, PROCESSES)} at a time")
     notes.append(f"compiled updates take {share:.2f} of the uncompiled ones that were measured")
     notes.append("evaluations are counted with episodes of full length, the machine as if nobody else used it")
     if any(job.config().model is not None for job in jobs):
         notes.append("fitting MBPO's model comes on top: it takes from seconds to minutes each time")
-    console.print("; ".join(notes), highlight=False, soft_wrap=True)
+    console.print("\n".join(notes), highlight=False, soft_wrap=True)
     return 0
 
 
@@ -142,11 +143,10 @@ def makespan(seconds: Sequence[float], workers: int) -> float:
     return max(free)
 
 
-def show(suite: Suite, estimates: Sequence[Estimate], workers: int, threads: int, console: Console) -> None:
+def show(suite: Suite, estimates: Sequence[Estimate], workers: int, console: Console) -> None:
     """Print both tables."""
-    for line in suite.scale:
-        console.print(f"smaller than the paper: {line}", highlight=False, markup=False, soft_wrap=True)
-    console.print(_runs_table(suite, estimates), _workers_table(estimates, workers, threads))
+    say_scale(suite, console)
+    console.print(_runs_table(suite, estimates), _workers_table(estimates, workers))
 
 
 def _runs_table(suite: Suite, estimates: Sequence[Estimate]) -> Table:
@@ -163,12 +163,11 @@ def _runs_table(suite: Suite, estimates: Sequence[Estimate]) -> Table:
     return table
 
 
-def _workers_table(estimates: Sequence[Estimate], workers: int, threads: int) -> Table:
+def _workers_table(estimates: Sequence[Estimate], workers: int) -> Table:
     still = [one.seconds for one in estimates if not one.done]
-    table = new_table("What is not done yet takes", ("workers",), ("hours", "days"))
+    table = new_table("Still to do", ("workers",), ("hours", "days"))
     for count in sorted({1, workers, 8, 32, 128}):
         hours = makespan(still, count) / 3600
         name = f"{count} (here)" if count == workers else str(count)
         table.add_row(name, f"{hours:.1f}", f"{hours / 24:.1f}")
-    table.caption = f"workers of {threads} thread{'s' if threads > 1 else ''}, each as fast as those measured here"
     return table
