@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 demo: install renderer
 	$(BIN)/pessimism demo
 
-test: install
+test: install renderer
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -24,15 +24,15 @@ install: $(READY)
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,tracking,cluster]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,tracking,dmc,cluster]'
 	touch $@
 
-# MuJoCo draws through EGL. Where the packages are missing and may be installed, they are; else the demo says how.
+# MuJoCo draws through EGL. Where the packages are missing and may be installed, they are; else this says how.
 renderer:
 	@ldconfig -p 2>/dev/null | grep -q libEGL.so.1 && ldconfig -p | grep -q libGL.so.1 || \
 	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends libegl1 libgl1 >/dev/null; } || \
-	echo "no renderer: the demo goes on without a video (apt-get install libegl1 libgl1)"
+	echo "no renderer: no videos and no tasks from pixels (apt-get install libegl1 libgl1)"
 
 clean:
 	rm -rf $(VENV) runs

@@ -22,11 +22,22 @@ LAYERS = [
     {"agents", "models", "training", "analysis", "suites"},
     {"replay", "envs", "presets"},
     {"config", "strategies", "nn"},
-    {"values", "ops", "schedules", "settings"},
+    {"values", "ops", "schedules", "settings", "tasks"},
     {"types", "records", "errors"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-TORCH_FREE = {"config", "settings", "presets", "records", "errors", "analysis", "cli", "schedules", "suites"}
+TORCH_FREE = {
+    "config",
+    "settings",
+    "tasks",
+    "presets",
+    "records",
+    "errors",
+    "analysis",
+    "cli",
+    "schedules",
+    "suites",
+}
 
 
 def imports(path):

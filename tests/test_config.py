@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from pessimism.config import Config, differences, dump_yaml, leaves, merge, option_names, validated
-from pessimism.envs.tasks import target_entropy
 from pessimism.errors import UserError
 from pessimism.presets import PRESETS, preset, preset_values, sources
+from pessimism.tasks import target_entropy
 
 
 def build(name, **changes):

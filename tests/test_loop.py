@@ -70,7 +70,7 @@ class Remember:
         pass
 
 
-def trainer(steps=12, env=None, hooks=None):
+def trainer(steps=12, env=None, hooks=None, update_every=1):
     agent = CountingAgent()
     budget = Budget(
         steps=steps,
@@ -81,6 +81,7 @@ def trainer(steps=12, env=None, hooks=None):
         evaluate_now=Every(0),
         measure_now=Every(0),
         save_now=Every(5),
+        update_every=update_every,
     )
     return agent, Trainer(
         agent=agent,
@@ -100,6 +101,12 @@ def test_learning_starts_after_the_random_steps_with_all_batches_of_a_step_at_on
     assert agent.samples == 8
     assert agent.returns == [15.0, 15.0]
     assert loop.replay.added == 12
+
+
+def test_learning_may_wait_for_every_third_step():
+    agent, loop = trainer(update_every=3)
+    loop.run()
+    assert [step for step, _ in agent.updates] == [6, 9, 12]
 
 
 def test_training_metrics_are_means_since_the_last_line():

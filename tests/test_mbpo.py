@@ -9,7 +9,6 @@ import torch
 
 from pessimism.config import merge, validated
 from pessimism.envs import gym
-from pessimism.envs.tasks import task_name
 from pessimism.errors import UserError
 from pessimism.models.dynamics import DECAYS, DynamicsEnsemble
 from pessimism.models.fitting import BestWeights, fit
@@ -18,6 +17,7 @@ from pessimism.models.termination import TERMINATIONS, never
 from pessimism.presets import preset_values
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.run import assemble
+from pessimism.tasks import task_name
 from pessimism.types import Transition
 
 FIVE = ["Hopper-v4", "Walker2d-v4", "HalfCheetah-v4", "Ant-v4", "Humanoid-v4"]
@@ -196,6 +196,8 @@ def test_pool_keeps_the_newest_when_it_grows_or_turns_over():
     replay.refresh(5, StillAgent())  # epoch 1: rollouts of 2 steps
     assert (replay.pool.capacity, len(replay.pool)) == (120, 90)
     assert torch.equal(replay.pool.newest(90)[:30], first)
+    row = 4 * (2 + 1 + 1 + 1 + 2)
+    assert [replay.state_bytes(steps) for steps in (4, 5, 1000)] == [60 * row, 120 * row, 120 * row]
 
 
 def test_state_restores_model_and_pool_in_place():

@@ -85,7 +85,7 @@ def test_metrics_of_a_preset_tell_its_story(tmp_path):
 
 
 def test_annealing_changes_the_actor_only_and_ends():
-    agent = build_agent(small_config("gpl-sac-anneal", target_entropy=-1.0), 3, 1)
+    agent = build_agent(small_config("gpl-sac-anneal", target_entropy=-1.0), (3,), 1)
     values, rule = torch.tensor([[[1.0]], [[2.0]]]), agent.pessimism
     gaps = []
     for step in (0, 25_000, 50_000, 90_000):
@@ -103,7 +103,7 @@ def test_squared_bias_descends_through_the_target(square):
     2 * 0.5 * -2 = -2.
     """
     config = small_config("gpl-sac-e2e", target_entropy=-1.0, pessimism={"square": square})
-    rule = build_agent(config, 3, 1).pessimism
+    rule = build_agent(config, (3,), 1).pessimism
     next_values = torch.tensor([[[1.5], [-0.5]], [[2.5], [2.5]]])  # means 2 and 1, distances 1 and 3
     target, values = rule.target_value(next_values), torch.zeros(2, 2, 1)
     (gradient,) = torch.autograd.grad(rule.penalty_loss(values, target), [rule.beta])
@@ -126,7 +126,7 @@ def test_rules_measures_and_critics_are_orthogonal(form, atoms, members):
     batch = Batch(*(torch.rand(2, 6, *shape, generator=generator) for shape in shapes))
     for rule in RULES:
         critic = {"form": form, "atoms": atoms, "members": members}
-        agent = build_agent(small_config("gpl-sac", target_entropy=-1.0, critic=critic, pessimism=rule), 3, 1)
+        agent = build_agent(small_config("gpl-sac", target_entropy=-1.0, critic=critic, pessimism=rule), (3,), 1)
         before = {key: tensor.clone() for key, tensor in agent.state_dict().items()}
         metrics = agent.update(batch, 1)
         agent.episode_finished(1.0)
@@ -186,7 +186,7 @@ ABLATIONS += [{"critic": {"form": "plain"}}]
 def test_ablations_of_the_paper_are_one_flag_away(options):
     changes = {"env": "Hopper-v4", "target_entropy": -1.0, "compile": False, "hidden": 8}
     config = validated(merge(merge(preset_values("gpl-sac"), changes), options))
-    agent = build_agent(config, 11, 3)
+    agent = build_agent(config, (11,), 3)
     assert len(agent.critic.head.weight) == config.critic.members
     assert agent.pessimism.beta.detach().item() == pytest.approx(config.pessimism.beta)
 

@@ -20,7 +20,7 @@ OBS, ACTION, BATCH = 4, 2, 8
 
 def redq_agent(**changes):
     small = {"env": "any", "target_entropy": -1.0, "hidden": 16, "critic": {"hidden": 16}, "compile": False}
-    return build_agent(validated(merge(merge(preset_values("redq"), small), changes)), OBS, ACTION)
+    return build_agent(validated(merge(merge(preset_values("redq"), small), changes)), (OBS,), ACTION)
 
 
 def random_batch(generator):

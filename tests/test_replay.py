@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from pessimism.errors import UserError
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.types import Transition
 
@@ -64,3 +65,9 @@ def test_rows_of_another_width_are_refused():
 def test_a_million_humanoid_transitions_fit_in_four_gigabytes():
     replay = TransitionReplay(1_000_000, 376, 17, 0.99, torch.Generator())  # memory is taken as it fills
     assert replay.nbytes < 4e9
+
+
+def test_a_ring_that_no_machine_can_hold_is_one_line():
+    replay = TransitionReplay(10**13, 376, 17, 0.99, torch.Generator())
+    with pytest.raises(UserError, match="hands out no .* GB for 10000000000000 transitions: give a smaller"):
+        replay.newest(0)

@@ -1,23 +1,30 @@
 """The only place that turns settings into objects."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TypedDict, assert_never
 
 import torch
 from torch import Tensor
 
+from pessimism.agents.pixels import PixelAgent
 from pessimism.agents.sac import SACAgent
 from pessimism.config import Config
-from pessimism.envs.tasks import task_name
+from pessimism.errors import UserError
 from pessimism.models.dynamics import DynamicsEnsemble
 from pessimism.models.fitting import fit
 from pessimism.models.rollouts import ModelReplay, RolloutPlan
 from pessimism.models.termination import termination
-from pessimism.nn.actor import SquashedGaussianActor
-from pessimism.nn.critic import EnsembleCritic, plain_critic, residual_critic
+from pessimism.nn.actor import NoisyActor, PixelActor, Policy, SquashedGaussianActor
+from pessimism.nn.contrast import Contrast
+from pessimism.nn.critic import EnsembleCritic, PixelCritic, plain_critic, residual_critic
+from pessimism.nn.encoder import ConvEncoder, Crop, Trunk
+from pessimism.nn.ensemble import unit_orthogonal_
 from pessimism.ops import compiler
+from pessimism.replay.frames import FrameReplay
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.schedules import Schedule, linear
 from pessimism.settings import (
@@ -29,6 +36,7 @@ from pessimism.settings import (
     ModelSettings,
     PenaltySettings,
     PessimismSettings,
+    PixelSettings,
     SquaredBiasSettings,
     SubsetMinimumSettings,
 )
@@ -41,6 +49,7 @@ from pessimism.strategies import (
     SquaredBiasPenalty,
     SubsetMinimum,
 )
+from pessimism.tasks import task_name
 from pessimism.training.loop import Budget, Every
 from pessimism.training.seeding import stream, stream_seed
 from pessimism.types import Replay
@@ -111,33 +120,78 @@ def build_critic(settings: CriticSettings, inputs: int) -> EnsembleCritic:
 
 def build_td_loss(settings: CriticSettings) -> Callable[[Tensor, Tensor], Tensor]:
     """Build the critics' loss: squared errors of means, or regression on quantiles."""
-    return squared_td_loss if settings.atoms == 1 else partial(quantile_huber_loss, kappa=settings.kappa)
+    if settings.atoms == 1:
+        return partial(squared_td_loss, scale=settings.scale)
+    return partial(quantile_huber_loss, kappa=settings.kappa)
+
+
+def build_policy(config: Config, obs_size: int, action_size: int) -> Policy:
+    """Build the policy's network."""
+    match config.policy:
+        case "gaussian":
+            return SquashedGaussianActor(obs_size, action_size, config.hidden, config.log_std)
+        case "noisy":
+            noise = linear(*config.noise)
+            return NoisyActor(obs_size, action_size, config.hidden, noise=noise, clip=config.noise_clip)
+        case _:
+            assert_never(config.policy)
 
 
 def build_networks(config: Config, obs_size: int, action_size: int) -> tuple[SquashedGaussianActor, EnsembleCritic]:
-    """Build policy and critics; their first weights are a function of the seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(config.seed, "weights"))
+    """Build policy and critics on states; their first weights are a function of the seed."""
+    with first_weights(config.seed):
         actor = SquashedGaussianActor(obs_size, action_size, config.hidden, config.log_std)
         critic = build_critic(config.critic, obs_size + action_size)
         if config.initialisation == "xavier":
             actor.xavier_()
             critic.xavier_()
+        elif config.initialisation == "unit-orthogonal":
+            unit_orthogonal_(actor)
+            unit_orthogonal_(critic)
     return actor.to(config.device), critic.to(config.device)
 
 
-def build_agent(config: Config, obs_size: int, action_size: int) -> SACAgent:
-    """Build the agent."""
+@contextmanager
+def first_weights(seed: int, name: str = "weights") -> Iterator[None]:
+    """Let torch's own random numbers be a function of the seed, and leave them as they were."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(seed, name))
+        yield
+
+
+def build_agent(config: Config, obs_shape: Sequence[int], action_size: int) -> SACAgent:
+    """Build the agent; observations have the shape [obs], or [stack, H, W, C] where they are pictures."""
+    shared = _shared_by_agents(config)
+    if config.pixels is not None:
+        return build_pixel_agent(config, config.pixels, obs_shape, action_size, shared)
+    actor, critic = build_networks(config, obs_shape[0], action_size)
+    return SACAgent(actor=actor, critic=critic, **shared)
+
+
+class AgentSettings(TypedDict):
+    """What all agents are given."""
+
+    pessimism: Pessimism
+    target_entropy: float | None
+    td_loss: Callable[[Tensor, Tensor], Tensor]
+    tau: float
+    lr: float
+    alpha: float
+    alpha_lr: float
+    alpha_beta1: float
+    actor_clip: float
+    generator: torch.Generator
+    compile: bool
+
+
+def _shared_by_agents(config: Config) -> AgentSettings:
     assert config.target_entropy is not None, "the task decides the target entropy before an agent is built"
-    actor, critic = build_networks(config, obs_size, action_size)
     with torch.device(config.device):
         generator = stream(config.seed, "pessimism")
         pessimism = build_pessimism(config.pessimism, config.critic.members, generator)
-    return SACAgent(
-        actor=actor,
-        critic=critic,
+    return AgentSettings(
         pessimism=pessimism,
-        target_entropy=config.target_entropy,
+        target_entropy=config.target_entropy if config.alpha else None,
         td_loss=build_td_loss(config.critic),
         tau=config.tau,
         lr=config.lr,
@@ -150,18 +204,78 @@ def build_agent(config: Config, obs_size: int, action_size: int) -> SACAgent:
     )
 
 
-def build_replay(config: Config, obs_size: int, action_size: int) -> Replay:
+def build_pixel_agent(
+    config: Config, pixels: PixelSettings, obs_shape: Sequence[int], action_size: int, shared: AgentSettings
+) -> PixelAgent:
+    """Build encoder, policy and critics on pictures [stack, H, W, C], and their agent."""
+    stack, height, width, channels = obs_shape
+    if height != width:
+        raise UserError(f"pictures of {height} x {width} pixels: the encoder takes square ones")
+    crop = build_crop(pixels, height)
+    with first_weights(config.seed):
+        encoder = ConvEncoder(
+            stack * channels,
+            crop.size,
+            filters=pixels.filters,
+            offset=0.5 if pixels.centred else 0.0,
+            form=pixels.convolutions,
+        )
+        trunks = [Trunk(encoder.features, pixels.features, squashed=pixels.squashed) for _ in range(2)]
+        actor = PixelActor(trunks[0], build_policy(config, pixels.features, action_size))
+        critic = PixelCritic(trunks[1], build_critic(config.critic, pixels.features + action_size))
+        if config.initialisation == "unit-orthogonal":
+            unit_orthogonal_(actor)
+            unit_orthogonal_(critic)
+        contrast = Contrast(pixels.features).to(config.device) if pixels.contrastive else None
+    return PixelAgent(
+        encoder=encoder.to(config.device),
+        crop=crop,
+        actor=actor.to(config.device),
+        critic=critic.to(config.device),
+        encoder_tau=pixels.encoder_tau,
+        average_with=config.average_with,
+        contrast=contrast,
+        **shared,
+    )
+
+
+def build_crop(settings: PixelSettings, picture: int) -> Crop:
+    """Build the augmentation: DrQ's shift moves by up to 4 pixels, CURL's crop leaves 84 of 100 pixels."""
+    match settings.augmentation:
+        case "shift":
+            return Crop(picture, picture, padding=4, places=9)
+        case "crop":
+            size = round(0.84 * picture)
+            return Crop(picture, size, padding=0, places=picture - size)
+        case "none":
+            return Crop(picture, picture, padding=0, places=1)
+        case _:
+            assert_never(settings.augmentation)
+
+
+def build_replay(config: Config, obs_shape: Sequence[int], action_size: int) -> Replay:
     """Build the source of batches: a replay, or a model that is fitted to one."""
     generator = stream(config.seed, "replay")
-    real = TransitionReplay(config.replay_capacity, obs_size, action_size, config.discount, generator)
+    if config.pixels is not None:
+        stack, height, width, channels = obs_shape
+        return FrameReplay(
+            config.replay_capacity,
+            (height, width, channels),
+            stack=stack,
+            action_size=action_size,
+            discount=config.discount,
+            n_step=config.n_step,
+            generator=generator,
+            file=None if config.replay_file is None else Path(config.replay_file),
+        )
+    real = TransitionReplay(config.replay_capacity, obs_shape[0], action_size, config.discount, generator)
     return real if config.model is None else build_model(config.model, config, real)
 
 
 def build_model(settings: ModelSettings, config: Config, real: TransitionReplay) -> ModelReplay:
     """Build MBPO's model and rollouts on top of the replay of real transitions."""
     terminated = termination(task_name(config.env))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(config.seed, "model"))
+    with first_weights(config.seed, "model"):
         model = DynamicsEnsemble(
             *real.widths[:2],
             members=settings.members,
@@ -201,4 +315,5 @@ def build_budget(config: Config) -> Budget:
         measure_now=Every(config.bias.every),
         save_now=Every(config.checkpoint.every),
         policy_every=config.policy_every,
+        update_every=config.update_every,
     )

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pessimism.config import Config, field_info, leaves, merge, nested, option_names
-from pessimism.envs.tasks import PAPER_TASKS, target_entropy
 from pessimism.errors import UserError, nearest
 from pessimism.presets import PRESETS, preset, preset_values, resolved, sources
+from pessimism.tasks import PAPER_TASKS, target_entropy
 
 if TYPE_CHECKING:
     from pessimism.suites.suite import Suite
@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(OUT, type=Path, default=None, help="directory of the run (runs/demo/seed_N)")
     bench = add("bench", _bench, "time an update against SBX, SB3 and the limit of this machine")
     bench.add_argument("--paper", action="store_true", help="the paper's table of training times instead")
+    bench.add_argument("--pixels", action="store_true", help="updates from pixels against DrQ-v2's style instead")
     bench.add_argument("--shares", action="store_true", help="where the time of a real run goes instead")
     bench.add_argument("--json", type=Path, default=None, help="also write the figures to this file")
     bench.add_argument(
@@ -304,11 +305,13 @@ def _doctor(parsed: argparse.Namespace, rest: list[str]) -> int:
 
 def _bench(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    from pessimism.bench import run_paper, run_speed
+    from pessimism.bench import run_paper, run_pixels, run_speed
     from pessimism.bench.shares import run_shares
 
     if parsed.paper:
         run_paper(seconds=parsed.seconds, threads=parsed.threads, json_path=parsed.json)
+    elif parsed.pixels:
+        run_pixels(seconds=parsed.seconds, threads=parsed.threads, json_path=parsed.json)
     elif parsed.shares:
         run_shares(json_path=parsed.json)
     else:

@@ -7,21 +7,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from pessimism.errors import UserError, nearest
 from pessimism.settings import (
     AUTHOR,
+    DRQ,
     HERE,
     PAPER,
     CriticSettings,
     LearnedPenaltySettings,
     ModelSettings,
     PessimismSettings,
+    PixelSettings,
     Settings,
     SubsetMinimumSettings,
     setting,
 )
+from pessimism.tasks import canonical
 
 
 class EvaluationSettings(Settings):
@@ -61,35 +64,56 @@ class Config(Settings):
 
     algorithm: str = setting("gpl-sac", "preset that the settings started from")
     env: str = Field(
-        description="Gymnasium id of the task", json_schema_extra={"source": "asked for"}, min_length=1
+        description="Gymnasium id of the task, or dmc/domain-task of DeepMind Control",
+        json_schema_extra={"source": "asked for"},
+        min_length=1,
     )
     env_kwargs: dict[str, Any] = setting({}, "arguments of the environment, as {name: value}")
     observation: Literal["full", "truncated"] = setting(
         "full", "all that the task shows, or positions and velocities alone (Ant, Humanoid; MBPO's)"
     )
+    action_repeat: int = setting(1, "frames of the task that each action is kept for, one step in all", ge=1)
+    pixels: PixelSettings | None = setting(None, "observations are pictures; empty: the task's own numbers")
     seed: int = setting(0, "seed of every random stream", ge=0)
     steps: int = setting(100_000, "environment steps to train for", "paper, 100K table", ge=1)
     random_steps: int = setting(5000, "first steps: uniform random actions and no learning", PAPER, ge=0)
-    updates_per_step: int = setting(20, "critic updates per environment step (UTD)", PAPER, ge=1)
+    update_every: int = setting(1, "environment steps between updates", PAPER, ge=1)
+    updates_per_step: int = setting(20, "critic updates each time (UTD, where update_every is 1)", PAPER, ge=1)
     policy_every: int = setting(
         0, "critic updates per update of policy, alpha and beta; 0: all of an environment step", PAPER, ge=0
     )
     batch_size: int = setting(256, "transitions per critic update", PAPER, ge=1)
-    replay_capacity: int = setting(1_000_000, "transitions kept", PAPER, ge=1)
+    replay_capacity: int = setting(
+        1_000_000, "transitions kept, or frames where observations are pictures", PAPER, ge=1
+    )
+    replay_file: str | None = setting(None, "file on a fast disk that holds the frames; empty: they are in memory")
+    n_step: int = setting(1, "rewards that are summed before the bootstrap (pictures only)", PAPER, ge=1, le=1000)
     discount: float = setting(0.99, "gamma", PAPER, ge=0, lt=1)
     tau: float = setting(0.005, "share of the critic in its target per update, 1 - rho", PAPER, gt=0, le=1)
+    average_with: Literal["critic", "policy"] = setting(
+        "critic", "targets move after each critic update, or after each policy update (pictures only)", PAPER
+    )
     lr: float = setting(3e-4, "learning rate of policy and critics (Adam, beta1 0.9)", PAPER, gt=0)
     hidden: int = setting(256, "width of the policy's two hidden layers", PAPER, ge=1)
+    policy: Literal["gaussian", "noisy"] = setting(
+        "gaussian", "squashed Gaussian with entropy, or deterministic with scheduled noise (pictures only)", PAPER
+    )
+    noise: tuple[float, float, int] = setting(
+        (1.0, 0.1, 500_000),
+        "noisy policy: standard deviation from the first to the second, over so many steps",
+        DRQ,
+    )
+    noise_clip: float = setting(0.3, "noisy policy: where noise is cut in updates", DRQ, gt=0)
     actor_clip: float = setting(
         40.0, "global norm that the policy's gradient is clipped to; 0: not clipped", AUTHOR, ge=0
     )
     log_std: Literal["squashed", "clamped"] = setting(
         "squashed", "policy's log-std: tanh into [-10, 2], or cut to [-20, 2]", AUTHOR
     )
-    initialisation: Literal["orthogonal", "xavier"] = setting(
+    initialisation: Literal["orthogonal", "xavier", "unit-orthogonal"] = setting(
         "orthogonal", "first weights of policy and critics", AUTHOR
     )
-    alpha: float = setting(1.0, "initial weight of the entropy", PAPER, gt=0)
+    alpha: float = setting(1.0, "initial weight of the entropy; 0: no entropy", PAPER, ge=0)
     alpha_lr: float = setting(1e-4, "learning rate of log alpha", PAPER, gt=0)
     alpha_beta1: float = setting(0.5, "Adam's beta1 for log alpha", PAPER, ge=0, lt=1)
     target_entropy: float | None = setting(
@@ -105,6 +129,11 @@ class Config(Settings):
     compile: bool = setting(True, "compile the update (first update takes some seconds longer)")
     threads: int = setting(0, "CPU threads; 0: as many as torch takes by itself", ge=0)
     device: Literal["cpu", "cuda"] = setting("cpu", "where the networks live")
+
+    @field_validator("env")
+    @classmethod
+    def _one_name(cls, env: str) -> str:
+        return canonical(env) or env
 
     @model_validator(mode="after")
     def _penalty_needs_two(self) -> "Config":
@@ -132,13 +161,29 @@ class Config(Settings):
         return self
 
     @model_validator(mode="after")
+    def _only_from_pixels(self) -> "Config":
+        apart = {"n_step": 1, "average_with": "critic", "policy": "gaussian", "replay_file": None}
+        changed = [name for name, value in apart.items() if getattr(self, name) != value]
+        if self.pixels is None and changed:
+            raise ValueError(f"{changed[0]} is for agents on pictures (such as drqv2): this one sees numbers")
+        return self
+
+    @model_validator(mode="after")
+    def _only_from_states(self) -> "Config":
+        if self.pixels is not None and (self.model is not None or self.observation != "full"):
+            raise ValueError("a model and truncated observations need a task's numbers: leave them out on pictures")
+        if (self.alpha == 0) != (self.policy == "noisy"):
+            raise ValueError("alpha = 0 belongs to the noisy policy, which has no entropy, and to no other")
+        return self
+
+    @model_validator(mode="after")
     def _batch_fits_replay(self) -> "Config":
         if self.replay_capacity < self.batch_size:
             raise ValueError(f"replay_capacity must hold a batch of {self.batch_size} transitions")
         return self
 
 
-OPERATIONAL = ("steps", "log", "checkpoint", "threads")
+OPERATIONAL = ("steps", "log", "checkpoint", "threads", "replay_file")
 """Fields that may change when a run goes on: they do not alter what it computes."""
 
 Leaf = tuple[str, Any]
@@ -205,6 +250,7 @@ def option_names() -> list[str]:
     rules = get_args(get_args(PessimismSettings)[0])
     names = [name for name, _ in leaves(Config(env="any")) if not name.startswith("pessimism.")]
     names += [f"model.{name}" for name in ModelSettings.model_fields]
+    names += [f"pixels.{name}" for name in PixelSettings.model_fields]
     return names + sorted({f"pessimism.{name}" for rule in rules for name in rule.model_fields})
 
 

@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib import metadata
 
 import torch
@@ -15,12 +16,18 @@ from rich.table import Table
 
 from pessimism.build import build_agent
 from pessimism.config import Config
+from pessimism.envs.rendering import BACKENDS, choose
 from pessimism.ops import compiler
 from pessimism.types import Batch
 
 PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "safetensors", "pydantic")
-OPTIONAL = {"matplotlib": "report", "imageio-ffmpeg": "report", "tensorboard": "tracking", "wandb": "wandb"}
-BACKENDS = {"egl": "apt-get install libegl1 libgl1", "osmesa": "apt-get install libosmesa6"}
+OPTIONAL = {
+    "dm-control": "dmc",
+    "matplotlib": "report",
+    "imageio-ffmpeg": "report",
+    "tensorboard": "tracking",
+    "wandb": "wandb",
+}
 RENDER = (
     "import gymnasium, warnings; warnings.simplefilter('ignore');"
     "e = gymnasium.make('InvertedPendulum-v5', render_mode='rgb_array', width=64, height=64);"
@@ -40,9 +47,8 @@ def examine(console: Console) -> int:
         hint = "" if there else escape(f"pip install 'pessimism[{extra}]'")
         table.add_row(name, metadata.version(name) if there else "missing", hint)
     table.add_row("C++ compiler", compiler() or "missing", "" if compiler() else "updates run uncompiled, slower")
-    for backend, packages in BACKENDS.items():
-        there = _renders(backend)
-        table.add_row(f"renderer {backend}", "works" if there else "missing", "" if there else packages)
+    for row in _renderers():
+        table.add_row(*row)
     table.add_row("threads", str(torch.get_num_threads()), f"of {os.cpu_count()} cores; --threads N")
     table.add_row(
         "CUDA", "yes" if torch.cuda.is_available() else "no", "--device cuda" if torch.cuda.is_available() else ""
@@ -53,18 +59,33 @@ def examine(console: Console) -> int:
     return 0
 
 
-def _renders(backend: str) -> bool:
-    """Try a backend in a process of its own: MuJoCo takes one per process."""
+def _renderers() -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each backend: whether it works, whether it is the one chosen, and why or why not."""
+    choice = choose()
+    for name, backend in BACKENDS.items():
+        trouble = f"needs {backend.missing}: {backend.fix}" if backend.missing else _trouble(name)
+        rival = choice.backend or "a window"
+        why = f"chosen: {choice.why}" if name == choice.backend else f"not chosen: {rival} is"
+        note = f"{why}; {trouble}" if trouble else why
+        yield f"renderer {name}", "missing" if trouble else "works", escape(note)
+    if choice.backend not in BACKENDS:
+        yield "renderer", choice.backend or "MuJoCo's default", f"chosen: {choice.why}"
+
+
+def _trouble(backend: str) -> str:
+    """Try a backend in a process of its own, as MuJoCo takes one per process; return what it says on failing."""
     environment = {**os.environ, "MUJOCO_GL": backend}
-    attempt = subprocess.run([sys.executable, "-c", RENDER], env=environment, capture_output=True, check=False)
-    return attempt.returncode == 0
+    attempt = subprocess.run(
+        [sys.executable, "-c", RENDER], env=environment, capture_output=True, check=False, text=True
+    )
+    return (attempt.stderr.strip().splitlines() or ["fails"])[-1] if attempt.returncode else ""
 
 
 def _milliseconds_per_step() -> float:
     """Time updates of HalfCheetah's size for about five seconds; return the median."""
     obs_size, action_size, updates, batch_size = 17, 6, 20, 256
     config = Config(env="HalfCheetah-v4", target_entropy=-3.0, compile=False)
-    agent = build_agent(config, obs_size, action_size)
+    agent = build_agent(config, (obs_size,), action_size)
     obs, action, one = (torch.randn(updates, batch_size, n) for n in (obs_size, action_size, 1))
     batch = Batch(obs, action.tanh(), one, torch.full_like(one, 0.99), obs)
     times, started = [], time.perf_counter()

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from pessimism.config import Config, field_info, leaves, merge, unfolded, validated
 from pessimism.errors import UserError, nearest
-from pessimism.settings import HERE, MBPO
+from pessimism.settings import DRQ, HERE, MBPO
+from pessimism.tasks import DMC_EASY, DMC_HARD, canonical, task_name
 
 Changes = dict[str, Any]
 """Dotted name of a setting -> value."""
@@ -21,7 +22,7 @@ class Preset(NamedTuple):
 
     def on(self, env: str | None) -> Changes:
         """Return the changes for a task."""
-        return self.changes | self.tasks.get((env or "").rpartition("-v")[0], {})
+        return self.changes | self.tasks.get(canonical(env or "") or task_name(env or ""), {})
 
 
 TWIN: Changes = {"critic.form": "plain", "critic.members": 2, "pessimism.name": "fixed", "pessimism.beta": 0.5}
@@ -34,6 +35,64 @@ XAVIER: Changes = {
 }
 QUANTILES: Changes = {"critic.atoms": 10, "critic.kappa": 1.0}
 WIDE: Changes = {"model.train_every": 1000, "model.retain_epochs": 5, "model.hidden": 400}
+
+PIXELS: Changes = {
+    "action_repeat": 2,
+    "critic.form": "plain",
+    "critic.members": 2,
+    "critic.hidden": 1024,
+    "hidden": 1024,
+    "initialisation": "unit-orthogonal",
+    "actor_clip": 0.0,
+    "tau": 0.01,
+    "steps": 1_500_000,
+    "log.every": 500,
+    "evaluation.every": 5000,
+    "evaluation.episodes": 10,
+    "bias.every": 25_000,
+    "checkpoint.every": 5000,
+}
+DRQ_V2: Changes = PIXELS | {
+    "pixels.augmentation": "shift",
+    "update_every": 2,
+    "updates_per_step": 1,
+    "n_step": 3,
+    "random_steps": 2000,
+    "lr": 1e-4,
+    "policy": "noisy",
+    "noise": (1.0, 0.1, 500_000),
+    "alpha": 0.0,
+    "critic.scale": 1.0,
+}
+SAC_AE: Changes = PIXELS | {
+    "pixels.augmentation": "none",
+    "pixels.centred": False,
+    "pixels.convolutions": "delta-orthogonal",
+    "pixels.encoder_tau": 0.05,
+    "update_every": 2,
+    "updates_per_step": 2,
+    "average_with": "policy",
+    "random_steps": 1000,
+    "batch_size": 128,
+    "lr": 1e-3,
+    "alpha": 0.1,
+    "critic.scale": 1.0,
+    "pessimism.name": "minimum",
+}
+
+
+def drq_tasks(shift: Changes) -> dict[str, Changes]:
+    """Return DrQ-v2's changes by task; `shift` names what decays together with the noise."""
+    tasks: dict[str, Changes] = {}
+    for names, steps, decay in ((DMC_EASY, 550_000, 100_000), (DMC_HARD, 15_050_000, 2_000_000)):
+        clock = {"steps": steps, "noise": (1.0, 0.1, decay)} | dict.fromkeys(shift, decay)
+        tasks |= dict.fromkeys(names, clock)
+    for name in ("dmc/walker-stand", "dmc/walker-walk", "dmc/walker-run"):
+        tasks[name] = tasks.get(name, {}) | {"n_step": 1, "batch_size": 512}
+    for name in DMC_HARD:
+        tasks[name] = tasks[name] | {"lr": 8e-5, "pixels.features": 100}
+    return tasks | {"dmc/quadruped-run": {"replay_capacity": 100_000}}
+
 
 PRESETS = {
     "gpl-sac": Preset("SAC with learned pessimism: 10 residual critics, 20 updates per step", "paper, Alg. 1", {}),
@@ -86,6 +145,47 @@ PRESETS = {
                 "model.epoch_steps": 250,
             },
         },
+    ),
+    "drqv2": Preset(
+        "from pixels: DrQ-v2, a noisy policy, 3-step returns, random shifts, 2 critics and their minimum",
+        f"paper, Table of GPL-DrQ hyper-parameters; {DRQ}",
+        DRQ_V2 | {"pessimism.name": "minimum"},
+        drq_tasks({}),
+    ),
+    "gpl-drq": Preset(
+        "from pixels: DrQ-v2 with learned pessimism",
+        "paper, Sec. 5.2 and Table of GPL-DrQ hyper-parameters",
+        DRQ_V2,
+        drq_tasks({}),
+    ),
+    "gpl-drq-anneal": Preset(
+        "from pixels: GPL-DrQ whose policy starts out more optimistic, as long as the noise decays",
+        "paper, Sec. 5.2 and Table of GPL-DrQ hyper-parameters",
+        DRQ_V2 | {"pessimism.optimism": 0.5, "pessimism.optimism_steps": 500_000},
+        drq_tasks({"pessimism.optimism_steps": 0}),
+    ),
+    "gpl-drq-top": Preset(
+        "from pixels: GPL-DrQ with beta drawn for each episode by TOP's bandit",
+        "paper, App. D.2, with the bandit of Moskovitz et al., 2021",
+        DRQ_V2 | {"pessimism.name": "bandit"},
+        drq_tasks({}),
+    ),
+    "curl": Preset(
+        "from pixels: SAC with features learned by contrast of two crops",
+        "Laskin et al., 2020 (CURL), released code",
+        SAC_AE
+        | {
+            "pixels.size": 100,
+            "pixels.augmentation": "crop",
+            "pixels.squashed": False,
+            "pixels.contrastive": True,
+            "replay_capacity": 100_000,
+        },
+    ),
+    "sac-pixels": Preset(
+        "from pixels: SAC whose encoder learns from the critics alone",
+        "Yarats et al., 2021 (SAC-AE), released code without the decoder",
+        SAC_AE,
     ),
 }
 

@@ -17,10 +17,11 @@ from pessimism.agents.sac import SACAgent
 from pessimism.build import build_agent, build_budget, build_replay
 from pessimism.config import Config
 from pessimism.envs import gym
-from pessimism.envs.tasks import target_entropy, task_folder, truncated_size
+from pessimism.envs.frames import PixelView
 from pessimism.errors import UserError
 from pessimism.ops import compiler
 from pessimism.presets import sources
+from pessimism.tasks import target_entropy, task_folder, truncated_size
 from pessimism.training.bias import BiasMeter
 from pessimism.training.checkpoint import CheckpointStore
 from pessimism.training.directory import RunDirectory, read_config
@@ -28,8 +29,7 @@ from pessimism.training.display import Display
 from pessimism.training.evaluate import Evaluator
 from pessimism.training.loop import Callback, Progress, Trainer
 from pessimism.training.recorder import Recorder
-
-LOGS_BYTES = 200_000_000  # room for logs and for the weights of the kept checkpoints
+from pessimism.training.room import reckon
 
 
 class Assembly(NamedTuple):
@@ -58,7 +58,11 @@ def default_path(config: Config) -> Path:
 def env_factory(config: Config) -> gym.EnvFactory:
     """Return what makes the config's environment."""
     entries = truncated_size(config.env) if config.observation == "truncated" else None
-    return partial(gym.make, config.env, entries=entries, **config.env_kwargs)
+    pixels = config.pixels
+    view = None if pixels is None else PixelView(pixels.size, pixels.stack, pixels.camera)
+    return partial(
+        gym.make, config.env, entries=entries, view=view, action_repeat=config.action_repeat, **config.env_kwargs
+    )
 
 
 def assemble(config: Config, make_env: gym.EnvFactory | None = None) -> Assembly:
@@ -68,11 +72,11 @@ def assemble(config: Config, make_env: gym.EnvFactory | None = None) -> Assembly
     env = make_env()
     _check_episodes(config, env)
     config, origin = _resolved(config, env)
-    agent = build_agent(config, env.obs_size, env.action_size)
+    agent = build_agent(config, env.obs_shape, env.action_size)
     bias_meter = BiasMeter(make_env, config.bias.episodes, config.bias.tail, config.discount, config.seed)
     trainer = Trainer(
         agent=agent,
-        replay=build_replay(config, env.obs_size, env.action_size),
+        replay=build_replay(config, env.obs_shape, env.action_size),
         env=env,
         budget=build_budget(config),
         seed=config.seed,
@@ -98,17 +102,16 @@ def run(
 
 def record(assembly: Assembly, path: Path, callbacks: Sequence[Callback], console: Console) -> Result:
     """Train inside a run directory."""
-    config, replay = assembly.config, assembly.trainer.replay
-    stored = min(replay.capacity, config.steps)
-    replay_bytes = replay.nbytes * stored // replay.capacity
-    directory = RunDirectory(path)
+    config, directory = assembly.config, RunDirectory(path)
+    room = reckon(config, assembly.trainer.replay)
+    room.check_memory()
     say = partial(console.print, highlight=False, soft_wrap=True)
-    with directory.taken(config, assembly.sources, replay_bytes + LOGS_BYTES):
+    with directory.taken(config, assembly.sources, room.places(path, directory.nbytes)):
         if (done := directory.done) and done["step"] >= config.steps:
             say(f"{path} is done: {done['step']} steps")
             return Result(path, done["step"], True)
         say(f"{config.algorithm} on {config.env}, seed {config.seed}, in {path}")
-        say(f"replay of up to {stored} transitions: {replay_bytes / 1e6:.1f} MB")
+        say(str(room))
         progress = _train(assembly.trainer, Recorder(directory, config), callbacks, console)
         finished = progress.step >= config.steps
         if finished:

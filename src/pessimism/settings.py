@@ -15,6 +15,7 @@ QUANTILES = "paper, App. D.6"
 REDQ = "Chen et al., 2021 (REDQ)"
 TOP = "Moskovitz et al., 2021 (TOP), released code"
 MBPO = "Janner et al., 2019 (MBPO), released code"
+DRQ = "Yarats et al., 2022 (DrQ-v2), released code"
 HERE = "this library"
 
 
@@ -42,6 +43,7 @@ class CriticSettings(Settings):
     )
     atoms: int = setting(1, "quantiles of the return per critic; 1: its mean alone", PAPER, ge=1, le=1000)
     kappa: float = setting(1.0, "where the quantiles' Huber loss turns linear", QUANTILES, gt=0)
+    scale: float = setting(0.5, "factor of the squared errors in the critics' loss", AUTHOR, gt=0)
 
 
 class PenaltySettings(Settings):
@@ -147,4 +149,38 @@ class ModelSettings(Settings):
         first, last, shortest, longest = self.schedule
         if not (0 <= first <= last and shortest >= 1 and longest >= 1):
             raise ValueError("schedule is [first epoch, last epoch, length before, length after], lengths from 1")
+        return self
+
+
+class PixelSettings(Settings):
+    """Observations are pictures: how they are taken, cut and encoded."""
+
+    size: int = setting(84, "height and width of rendered pictures", DRQ, ge=21, le=512)
+    stack: int = setting(3, "newest frames that an observation consists of", DRQ, ge=1, le=100)
+    camera: int | None = setting(None, "camera that is rendered; empty: 2 for quadruped tasks, else 0", DRQ, ge=0)
+    augmentation: Literal["shift", "crop", "none"] = setting(
+        "shift", "random shift by up to 4 pixels, random crop of 84/100 of the size, or nothing", DRQ
+    )
+    filters: int = setting(32, "filters of each of the four convolutions", DRQ, ge=1)
+    features: int = setting(50, "width of the trunks under policy and critics", DRQ, ge=1)
+    squashed: bool = setting(True, "tanh at the end of the trunks", DRQ)
+    centred: bool = setting(True, "pixels go from -0.5 to 0.5, not from 0 to 1", DRQ)
+    convolutions: Literal["orthogonal", "delta-orthogonal"] = setting(
+        "orthogonal", "first weights of the convolutions", DRQ
+    )
+    encoder_tau: float = setting(
+        0.0,
+        "share of encoder and trunk in their targets per update; 0: the target sees the encoder itself",
+        DRQ,
+        ge=0,
+        le=1,
+    )
+    contrastive: bool = setting(False, "learn features by contrast too (CURL; needs encoder_tau)", DRQ)
+
+    @model_validator(mode="after")
+    def _contrast_has_a_target(self) -> "PixelSettings":
+        if self.contrastive and not self.encoder_tau:
+            raise ValueError(
+                "pixels.contrastive compares with a target encoder: set pixels.encoder_tau, such as 0.05"
+            )
         return self

@@ -1,6 +1,7 @@
 """The words that the layers share: batches, metrics, and what the loop needs of an agent and a replay."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,6 +11,9 @@ from torch import Tensor
 
 Metrics = dict[str, Tensor]
 """Named 0-dimensional tensors. They become floats in a sink and nowhere earlier."""
+
+Observation = NDArray[np.float32] | NDArray[np.uint8]
+"""A state [obs], or a stack of images [stack, H, W, C] with the oldest first; below, `obs` stands for either."""
 
 
 class Batch(NamedTuple):
@@ -34,11 +38,12 @@ class Batch(NamedTuple):
 class Transition(NamedTuple):
     """One environment step. `terminated` stops the bootstrap; a time limit does not."""
 
-    obs: NDArray[np.float32]
+    obs: Observation
     action: NDArray[np.float32]  # in (-1, 1)
     reward: float
     terminated: bool
-    next_obs: NDArray[np.float32]
+    next_obs: Observation
+    truncated: bool = False  # by a time limit
 
 
 class Replay(Protocol):
@@ -53,8 +58,15 @@ class Replay(Protocol):
     generator: torch.Generator
 
     @property
+    def file(self) -> Path | None:
+        """Where the transitions are kept instead of in memory, for the time of the process."""
+
+    @property
     def nbytes(self) -> int:
-        """Memory that the full replay takes."""
+        """What the full replay takes, in memory or in `file`."""
+
+    def state_bytes(self, steps: int) -> int:
+        """Return what `state_dict` may take after so many environment steps, small parts not counted."""
 
     def add(self, transition: Transition) -> None:
         """Store one transition."""

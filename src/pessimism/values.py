@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 
-def squared_td_loss(values: Tensor, target: Tensor) -> Tensor:
-    """Return half the squared TD error, summed over critics and averaged over the batch.
+def squared_td_loss(values: Tensor, target: Tensor, scale: float = 0.5) -> Tensor:
+    """Return half the squared TD error, or another share, summed over critics and averaged over the batch.
 
     values [N, B, 1], target [B, 1] -> scalar. The same target serves all critics (Algorithm 1).
     """
-    return 0.5 * (values - target).square().mean(dim=1).sum()
+    return scale * (values - target).square().mean(dim=1).sum()
 
 
 def quantile_huber_loss(values: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:

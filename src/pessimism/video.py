@@ -15,7 +15,6 @@ from pessimism.training.seeding import stream_seed
 from pessimism.types import Agent
 
 SECONDS = 10
-RENDER_HELP = "apt-get install libegl1 libgl1 (or libosmesa6, with MUJOCO_GL=osmesa)"
 
 
 def film(run: Path) -> Path:
@@ -27,9 +26,9 @@ def film(run: Path) -> Path:
     assembly, _ = load_run(run)
     config = assembly.config
     env = gym.make(config.env, **config.env_kwargs, render_mode="rgb_array")
-    rate = int(env.env.metadata.get("render_fps", 30))
+    rate = env.env.metadata.get("render_fps", 30)
     every = max(1, round(rate / 25))  # about 25 frames a second, in real time
-    frames = _frames(env, assembly.agent, config.seed, SECONDS * rate, every)
+    frames = _frames(env, assembly.agent, config.seed, round(SECONDS * rate), every)
     first = next(frames)
     path = run / records.VIDEO
     writer = imageio_ffmpeg.write_frames(str(path), first.shape[1::-1], fps=rate / every, macro_block_size=1)
@@ -47,16 +46,9 @@ def _frames(env: gym.ControlEnv, agent: Agent, seed: int, steps: int, every: int
     episode, obs = 0, env.reset(stream_seed(seed, "video", 0))
     for tick in range(steps):
         if tick % every == 0:
-            yield _frame(env)
+            yield env.render()
         after = env.step(agent.mode(torch.from_numpy(obs)[None])[0].numpy())
         obs = after.obs
         if after.terminated or after.truncated:
             episode += 1
             obs = env.reset(stream_seed(seed, "video", episode))
-
-
-def _frame(env: gym.ControlEnv) -> NDArray[np.uint8]:
-    try:
-        return env.render()
-    except Exception as error:  # each GL platform fails in a way of its own
-        raise UserError(f"nothing can be rendered here ({type(error).__name__}): {RENDER_HELP}") from None

@@ -1,14 +1,14 @@
 """Soft actor-critic with an ensemble of critics; with a learned penalty it is GPL-SAC (Algorithm 1)."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from pessimism.nn.actor import SquashedGaussianActor
-from pessimism.nn.critic import EnsembleCritic
+from pessimism.nn.actor import PixelActor, SquashedGaussianActor
+from pessimism.nn.critic import EnsembleCritic, PixelCritic
 from pessimism.ops import Adam, compiled, polyak_
 from pessimism.strategies import Pessimism
 from pessimism.types import Batch, Metrics
@@ -33,10 +33,10 @@ class SACAgent(nn.Module):
     def __init__(
         self,
         *,
-        actor: SquashedGaussianActor,
-        critic: EnsembleCritic,
+        actor: SquashedGaussianActor | PixelActor,
+        critic: EnsembleCritic | PixelCritic,
         pessimism: Pessimism,
-        target_entropy: float,
+        target_entropy: float | None,
         td_loss: Callable[[Tensor, Tensor], Tensor] = squared_td_loss,
         tau: float = 0.005,
         lr: float = 3e-4,
@@ -50,7 +50,7 @@ class SACAgent(nn.Module):
         super().__init__()
         self.actor, self.critic, self.pessimism = actor, critic, pessimism
         self.target_critic = copy.deepcopy(critic).requires_grad_(False)
-        self.log_alpha = nn.Parameter(critic.head.bias.new_tensor(alpha).log())
+        self.log_alpha = nn.Parameter(critic.head.bias.new_tensor(alpha).log())  # alpha 0: no entropy at all
         self.critic_optimizer = Adam(critic.parameters(), lr)
         self.actor_optimizer = Adam(actor.parameters(), lr)
         self.alpha_optimizer = Adam([self.log_alpha], alpha_lr, betas=(alpha_beta1, 0.999))
@@ -73,18 +73,18 @@ class SACAgent(nn.Module):
     @torch.no_grad()
     def mode(self, obs: Tensor) -> Tensor:
         """Return the deterministic action, on the CPU."""
-        return self.actor.mode(obs.to(self.device)).cpu()
+        return self.actor.mode(self._seen(obs)).cpu()
 
     @torch.no_grad()
     def sample(self, obs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return a random action and its log-probability, on the CPU."""
-        action, log_prob = self.actor.sample(obs.to(self.device), self._noise(obs, generator))
+        action, log_prob = self.actor.sample(self._seen(obs), self._noise(obs.shape[:1], generator))
         return action.cpu(), log_prob.cpu()
 
     @torch.no_grad()
     def value(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return the critics' mean estimate, unpenalised, on the CPU: [B, 1]."""
-        values: Tensor = self.critic(obs.to(self.device), action.to(self.device))  # [N, B, K]
+        values: Tensor = self.critic(self._seen(obs), action.to(self.device))  # [N, B, K]
         return values.mean(dim=(0, 2)).unsqueeze(-1).cpu()
 
     def update(self, batch: Batch, step: int) -> Metrics:
@@ -92,8 +92,8 @@ class SACAgent(nn.Module):
         self.pessimism.advance(step)
         batch = Batch(*(field.to(self.device, non_blocking=True) for field in batch))
         with torch.no_grad():  # the policy does not change within the loop: all U batches in one pass
-            noise = self._noise(batch.next_obs, self.generator)
-            next_action, next_log_prob = self.actor.sample(batch.next_obs, noise)
+            noise = self._noise(batch.reward.shape[:2], self.generator)
+            next_action, next_log_prob = self.actor.smoothed(batch.next_obs, noise)
         alpha = self.alpha
         for index in range(len(batch.reward)):
             self.pessimism.redraw()
@@ -101,7 +101,7 @@ class SACAgent(nn.Module):
             critic = self.update_critic(now, action, bonus)
         target = self._td_target(now, critic.next_values, bonus)  # with a graph to the strategy
         metrics = self.pessimism.update(critic.values, target)
-        metrics |= self.update_actor(now.obs, self._noise(now.obs, self.generator))
+        metrics |= self.update_actor(now.obs, self._noise(now.reward.shape[:1], self.generator))
         return metrics | {"train/critic_loss": critic.loss, "train/value": critic.values.mean()}
 
     def episode_finished(self, episode_return: float) -> Metrics:
@@ -126,17 +126,22 @@ class SACAgent(nn.Module):
 
     def _update_actor(self, obs: Tensor, noise: Tensor) -> Metrics:
         """Policy learning against the strategy's value, then entropy learning."""
-        action, log_prob = self.actor.sample(obs, noise)
+        action, log_prob = self.actor.smoothed(obs, noise)
         values = self.critic(obs, action)  # [N, B, K]
         value = self.pessimism.actor_value(values).mean(dim=-1, keepdim=True)  # [B, 1]
         loss = (self.alpha * log_prob - value).mean()
         self.actor_optimizer.minimise(loss, self.actor_clip)
         entropy = -log_prob.detach().mean()
-        # J(alpha), linear in log alpha: its gradient is not scaled by alpha itself (author's code)
-        self.alpha_optimizer.minimise(self.log_alpha * (entropy - self.target_entropy))
+        if self.target_entropy is not None:
+            # J(alpha), linear in log alpha: its gradient is not scaled by alpha itself (author's code)
+            self.alpha_optimizer.minimise(self.log_alpha * (entropy - self.target_entropy))
         return {"train/actor_loss": loss.detach(), "train/entropy": entropy, "train/alpha": self.alpha}
 
-    def _noise(self, obs: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw standard normal noise on the CPU, the same on every device: [.., act]."""
-        shape = (*obs.shape[:-1], self.actor.action_size)
-        return torch.randn(shape, generator=generator).to(self.device, non_blocking=True)
+    def _seen(self, obs: Tensor) -> Tensor:
+        """Return observations as policy and critics take them."""
+        return obs.to(self.device)
+
+    def _noise(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+        """Draw standard normal noise on the CPU, the same on every device: [*shape, act]."""
+        noise = torch.randn((*shape, self.actor.action_size), generator=generator)
+        return noise.to(self.device, non_blocking=True)

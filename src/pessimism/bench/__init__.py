@@ -7,12 +7,21 @@ from rich.console import Console
 
 from pessimism.bench.paper import GPL_SAC, VARIANTS
 from pessimism.bench.peers import peers_python
-from pessimism.bench.report import PaperReport, PaperRow, SpeedReport, check_writable, write_json
+from pessimism.bench.report import (
+    PIXEL_NOTES,
+    PaperReport,
+    PaperRow,
+    PixelReport,
+    SpeedReport,
+    check_writable,
+    write_json,
+)
 from pessimism.bench.turns import Entry, choose_cores, load, measure
 from pessimism.bench.worker import Setting
 from pessimism.errors import UserError
 
 PEERS = Path(".venv-peers")
+PIXEL_REPLAY = 20_000  # frames, 0.4 GB per contestant: far more than the caches hold
 
 
 def run_speed(
@@ -76,6 +85,31 @@ def run_paper(
     return report
 
 
+def run_pixels(
+    *,
+    batch: int = 256,
+    rounds: int = 7,
+    seconds: float = 120.0,
+    threads: int | None = None,
+    json_path: Path | None = None,
+    console: Console | None = None,
+) -> PixelReport:
+    """Measure one update of the agents on pixels against the published style, in turns, and print the table."""
+    console = console or Console()
+    check(2, 1, batch, rounds, json_path)
+    base = Setting(members=2, updates=1, batch=batch, hidden=1024, replay=PIXEL_REPLAY, cores=choose_cores(threads))
+    entries = [
+        Entry(name, dataclasses.replace(base, contestant=f"pixels-{name}"), note=note, cached=True)
+        for name, note in PIXEL_NOTES.items()
+    ]
+    measured, stopped = measure(entries, rounds=rounds, seconds=seconds, console=console)
+    shared = common(base, rounds)
+    del shared["obs_size"]
+    report = PixelReport(shared, list(measured.values()), stopped)
+    publish(report, console, json_path)
+    return report
+
+
 def own_entries(setting: Setting) -> list[Entry]:
     """Return this library's contestants and the limits, for both critics."""
     notes = {
@@ -124,7 +158,7 @@ def common(setting: Setting, rounds: int) -> dict[str, object]:
     }
 
 
-def publish(report: SpeedReport | PaperReport, console: Console, json_path: Path | None) -> None:
+def publish(report: SpeedReport | PaperReport | PixelReport, console: Console, json_path: Path | None) -> None:
     """Print a report, and write it where asked."""
     report.show(console)
     if json_path is not None:

@@ -14,6 +14,14 @@ from rich.table import Table
 from pessimism.errors import UserError
 
 LIMITS = ("limit-batched", "limit-single")
+PUBLISHED = "published-style"
+PIXEL_NOTES = {
+    PUBLISHED: "two heads, grid sampling, channels first, not compiled",
+    "gpl-drq": "this library's update, compiled",
+    "drqv2": "the same without learned pessimism",
+    "gpl-drq-eager": "this library's update, not compiled",
+    "sampling": "a batch from the frame replay, which is no part of the updates above",
+}
 
 
 @dataclass(frozen=True)
@@ -185,6 +193,42 @@ class PaperReport:
         table.caption = "\n".join([describe(self.setting), ours, "the paper's: whole runs on an RTX 3090"])
         console.print(table)
         show_versions([row.measurement for row in self.rows if row.measurement], console)
+
+
+@dataclass(frozen=True)
+class PixelReport:
+    """Updates from pixels against the published style."""
+
+    setting: Mapping[str, object]
+    measurements: Sequence[Measurement]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def ratio(self, line: Measurement) -> float | None:
+        """Return a contestant's time over the published style's."""
+        times = [other.milliseconds for other in self.measurements if other.name == f"pixels-{PUBLISHED}"]
+        return line.milliseconds / times[0] if times else None
+
+    def record(self) -> dict[str, Any]:
+        """Return the content of the JSON file."""
+        return {
+            "setting": dict(self.setting),
+            "contestants": [line.record() | {"ratio_to_published": self.ratio(line)} for line in self.measurements],
+            "left_out": dict(self.left_out),
+        }
+
+    def show(self, console: Console) -> None:
+        """Print the tables."""
+        table = new_table("Time of one update from pixels", ("contestant",), ("ms", "quartiles", "ratio"))
+        for line in self.measurements:
+            ratio = self.ratio(line)
+            name = line.name.removeprefix("pixels-")
+            table.add_row(name, *spread(line), "" if ratio is None else f"{ratio:.3f}")
+        notes = [f"{name}: {note}" for name, note in PIXEL_NOTES.items()]
+        table.caption = "\n".join([describe(self.setting), *notes])
+        console.print(table)
+        show_apart(self.measurements, console)
+        for reason in self.left_out.values():
+            console.print(f"left out: {reason}", highlight=False, markup=False)
 
 
 def new_table(title: str, words: Iterable[str], numbers: Iterable[str]) -> Table:

@@ -111,6 +111,10 @@ def build(setting: Setting) -> Contestant:
         from pessimism.bench.limit import limit_step
 
         return Contestant(limit_step(setting), ["torch"])
+    if setting.contestant.startswith("pixels-"):
+        from pessimism.bench.pixels import pixel_step
+
+        return Contestant(pixel_step(setting), ["pessimism", "torch"])
     from pessimism.bench.contestants import own_step
 
     return Contestant(own_step(setting), ["pessimism", "torch"])

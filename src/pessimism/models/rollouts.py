@@ -61,7 +61,7 @@ class ModelReplay:
     ) -> None:
         self.real, self.model, self.terminated, self.plan = real, model, terminated, plan
         self.fit, self.real_ratio = fit, real_ratio
-        self.capacity, self.generator = real.capacity, real.generator
+        self.capacity, self.generator, self.file = real.capacity, real.generator, real.file
         self.pool = self._pool(1)
 
     @property
@@ -77,6 +77,11 @@ class ModelReplay:
     def nbytes(self) -> int:
         """Memory that the full replay of real transitions takes."""
         return self.real.nbytes
+
+    def state_bytes(self, steps: int) -> int:
+        """Return what the imagined transitions take when there are most of them."""
+        most = max(self.plan.capacity(step) for step in (self.plan.first_step, steps))
+        return most * self.real.nbytes // self.real.capacity
 
     def add(self, transition: Transition) -> None:
         """Store a real transition."""

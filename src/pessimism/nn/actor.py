@@ -2,13 +2,28 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
+
+from pessimism.nn.encoder import Trunk
 
 LogStdForm = Literal["squashed", "clamped"]
 SQUASHED = (-10.0, 2.0)  # author's code
 CLAMPED = (-20.0, 2.0)  # SAC's, REDQ's and MBPO's
+WITHIN = 1 - 1e-6  # largest action of a noisy policy (DrQ-v2's released code)
+
+
+def two_hidden_layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """Build a policy's network."""
+    sizes = (inputs, hidden, hidden, outputs)
+    layers = [nn.Linear(before, after) for before, after in itertools.pairwise(sizes)]
+    for layer, gain in zip(layers, (1.0, 1.0, 0.01), strict=True):
+        nn.init.orthogonal_(layer.weight, gain * math.sqrt(2))  # author's code
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
 
 
 class SquashedGaussianActor(nn.Module):
@@ -19,12 +34,7 @@ class SquashedGaussianActor(nn.Module):
     ) -> None:
         super().__init__()
         self.action_size, self.log_std = action_size, log_std
-        sizes = (obs_size, hidden, hidden, 2 * action_size)
-        layers = [nn.Linear(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)]
-        for layer, gain in zip(layers, (1.0, 1.0, 0.01), strict=True):
-            nn.init.orthogonal_(layer.weight, gain * math.sqrt(2))  # author's code
-            nn.init.zeros_(layer.bias)
-        self.net = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
+        self.net = two_hidden_layers(obs_size, hidden, 2 * action_size)
 
     def xavier_(self) -> None:
         """Draw the weights anew as SAC, REDQ and MBPO do: Xavier uniform, the last layer's two heads apart."""
@@ -53,3 +63,74 @@ class SquashedGaussianActor(nn.Module):
         # log(1 - tanh(x)**2) from x itself: the textbook form loses every digit near the bounds.
         squash = 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))
         return raw.tanh(), (gaussian - squash).sum(-1, keepdim=True)
+
+    def smoothed(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what updates learn from: the same as `sample`."""
+        return self.sample(obs, noise)
+
+    def advance(self, step: int) -> None:
+        """Hear of the environment step (nothing is scheduled)."""
+
+
+class NoisyActor(nn.Module):
+    """A deterministic policy with Gaussian noise whose size follows a schedule (DrQ-v2). It has no entropy."""
+
+    std: Tensor
+
+    def __init__(
+        self, obs_size: int, action_size: int, hidden: int, *, noise: Callable[[int], float], clip: float = 0.3
+    ) -> None:
+        super().__init__()
+        self.action_size, self.schedule, self.clip = action_size, noise, clip
+        self.net = two_hidden_layers(obs_size, hidden, action_size)
+        self.register_buffer("std", torch.tensor(float(noise(0))))
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """Return the action without noise."""
+        action: Tensor = self.net(obs)
+        return action.tanh()
+
+    def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return an exploratory action [.., act] and zeros [.., 1] for its log-probability."""
+        return _bounded(self.mode(obs), self.std * noise)
+
+    def smoothed(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the action that updates learn from: its noise is clipped."""
+        return _bounded(self.mode(obs), (self.std * noise).clamp(-self.clip, self.clip))
+
+    def advance(self, step: int) -> None:
+        """Follow the noise's schedule."""
+        self.std.fill_(self.schedule(step))
+
+
+def _bounded(mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Add noise within the bounds; gradients pass as if there were none (straight-through)."""
+    action = (mean + noise).clamp(-WITHIN, WITHIN)
+    return mean + (action - mean).detach(), torch.zeros_like(mean[..., :1])
+
+
+Policy = SquashedGaussianActor | NoisyActor
+
+
+class PixelActor(nn.Module):
+    """A policy on an encoder's features, through a trunk of its own."""
+
+    def __init__(self, trunk: Trunk, policy: Policy) -> None:
+        super().__init__()
+        self.trunk, self.policy, self.action_size = trunk, policy, policy.action_size
+
+    def mode(self, features: Tensor) -> Tensor:
+        """Return the deterministic action."""
+        return self.policy.mode(self.trunk(features))
+
+    def sample(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return an exploratory action and its log-probability."""
+        return self.policy.sample(self.trunk(features), noise)
+
+    def smoothed(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the action that updates learn from, and its log-probability."""
+        return self.policy.smoothed(self.trunk(features), noise)
+
+    def advance(self, step: int) -> None:
+        """Hear of the environment step."""
+        self.policy.advance(step)

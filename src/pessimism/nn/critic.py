@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from pessimism.nn.encoder import Trunk
 from pessimism.nn.ensemble import EnsembleLayerNorm, EnsembleLinear, SpectralForm, SpectralLinear, xavier_
 
 LAST_GAIN = 0.01 * math.sqrt(2)  # author's code: first estimates are close to zero
@@ -33,6 +34,28 @@ class EnsembleCritic(nn.Module):
         """Let the spectral norms follow the weights. Called once after each optimizer step."""
         for layer in self.spectral:
             layer.normalise_()
+
+
+class PixelCritic(nn.Module):
+    """Critics on an encoder's features, all through one trunk."""
+
+    def __init__(self, trunk: Trunk, heads: EnsembleCritic) -> None:
+        super().__init__()
+        self.trunk, self.heads = trunk, heads
+
+    @property
+    def head(self) -> EnsembleLinear:
+        """The last layer."""
+        return self.heads.head
+
+    def forward(self, features: Tensor, action: Tensor) -> Tensor:
+        """[B, features], [B, act] -> [N, B, K]."""
+        values: Tensor = self.heads(self.trunk(features), action)
+        return values
+
+    def normalise_(self) -> None:
+        """Let the spectral norms follow the weights."""
+        self.heads.normalise_()
 
 
 class ResidualBlock(nn.Module):

@@ -22,6 +22,16 @@ def xavier_(weight: Tensor) -> Tensor:
     return nn.init.uniform_(weight, -bound, bound)
 
 
+def unit_orthogonal_(module: nn.Module) -> None:
+    """Draw all linear layers anew, orthogonal with gain 1 (DrQ-v2, SAC-AE, CURL); spectral ones stay."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.orthogonal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        elif isinstance(layer, EnsembleLinear) and not isinstance(layer, SpectralLinear):
+            orthogonal_(layer.weight, 1.0)
+
+
 class EnsembleLinear(nn.Module):
     """N affine layers: [B, in] (shared by all) or [N, B, in] -> [N, B, out]."""
 

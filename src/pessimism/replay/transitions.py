@@ -1,11 +1,13 @@
 """Uniform replay of state transitions."""
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pessimism.replay.memory import zeros
 from pessimism.types import Agent, Batch, Metrics, Transition
 
 
@@ -21,13 +23,22 @@ class TransitionReplay:
     ) -> None:
         self.capacity, self.discount, self.generator = capacity, discount, generator
         self.widths = (obs_size, action_size, 1, 1, obs_size)
-        self.rows = torch.zeros(capacity, sum(self.widths))
+        self.file = None
         self.added = 0  # transitions ever stored
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The ring, made at the first use: its size can be asked for before."""
+        return zeros(self.capacity, sum(self.widths), np.float32)
 
     @property
     def nbytes(self) -> int:
         """Memory that the full ring takes."""
-        return self.rows.nbytes
+        return 4 * self.capacity * sum(self.widths)
+
+    def state_bytes(self, steps: int) -> int:
+        """Return 0: the rows are all there is."""
+        return 0
 
     def __len__(self) -> int:
         return min(self.added, self.capacity)
@@ -56,8 +67,8 @@ class TransitionReplay:
 
     def append_rows(self, rows: Tensor) -> None:
         """Store rows that `newest` of a replay of this shape gave out."""
-        if rows.shape[1] != self.rows.shape[1]:
-            raise ValueError(f"rows of width {rows.shape[1]} do not fit a replay of width {self.rows.shape[1]}")
+        if rows.shape[1] != sum(self.widths):
+            raise ValueError(f"rows of width {rows.shape[1]} do not fit a replay of width {sum(self.widths)}")
         self.rows[torch.arange(self.added, self.added + len(rows)) % self.capacity] = rows
         self.added += len(rows)
 

@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pessimism.envs.tasks import task_folder
 from pessimism.errors import UserError
 from pessimism.presets import Changes, preset
 from pessimism.suites.suite import Job, Protocol, Suite
+from pessimism.tasks import task_folder
 
 Axes = Mapping[str, Sequence[Any]]
 """Dotted name of a setting -> the values that it takes."""

@@ -12,10 +12,10 @@ those of the version with appendices, in the order of its source. What the paper
 
 from dataclasses import replace
 
-from pessimism.envs.tasks import PAPER_TASKS
 from pessimism.errors import UserError, nearest
 from pessimism.presets import Changes
 from pessimism.suites.suite import Protocol, Suite, Variant
+from pessimism.tasks import DMC_MEDIUM, PAPER_TASKS
 
 GYM_STEPS = 200_000
 GYM = Protocol(milestones=(100_000, GYM_STEPS), window=5000)  # App. C.1: 25 episodes of the preceding 5000 steps
@@ -24,20 +24,6 @@ ABLATED = ("Walker2d-v4", "Ant-v4", "Humanoid-v4")  # App. D: "a representative 
 DMC_STEPS = 1_500_000
 # Sec. 5.2: 100 episodes of the 100K frames before 1.5M and 3M frames; ten episodes every 10,000 frames.
 DMC = Protocol(milestones=(750_000, DMC_STEPS), window=50_000, every=5000, episodes=10, frames_per_step=2)
-DMC_MEDIUM = (  # the medium benchmark of DrQ-v2
-    "dmc/acrobot-swingup",
-    "dmc/cartpole-swingup_sparse",
-    "dmc/cheetah-run",
-    "dmc/finger-turn_easy",
-    "dmc/finger-turn_hard",
-    "dmc/hopper-hop",
-    "dmc/quadruped-run",
-    "dmc/quadruped-walk",
-    "dmc/reach-duplo",
-    "dmc/reacher-easy",
-    "dmc/reacher-hard",
-    "dmc/walker-run",
-)
 DMC_SUBSET = ("dmc/cheetah-run", "dmc/hopper-hop", "dmc/quadruped-run")
 
 TRAINING_TIME = "training-time"

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pessimism.config import Config, leaves, unfolded
-from pessimism.envs.tasks import task_folder
 from pessimism.errors import UserError
 from pessimism.presets import Changes, resolved
+from pessimism.tasks import task_folder
 
 
 class Protocol(NamedTuple):
@@ -145,6 +145,9 @@ def fitted(config: Config, factor: float) -> Changes:
     new: Changes = {"random_steps": max(1, round(values["random_steps"] * factor))}
     if values.get("pessimism.optimism"):
         new["pessimism.optimism_steps"] = max(1, round(values["pessimism.optimism_steps"] * factor))
+    if config.policy == "noisy":
+        *levels, decay = config.noise
+        new["noise"] = (*levels, max(1, round(decay * factor)))
     if config.model is not None:  # epochs between which rollouts grow; how often the model is fitted stays
         first, last, *lengths = config.model.schedule
         new["model.schedule"] = (round(first * factor), round(last * factor), *lengths)

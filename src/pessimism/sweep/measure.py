@@ -22,7 +22,7 @@ from pessimism.run import assemble
 from pessimism.sweep.cost import Cost
 from pessimism.training.loop import Every, Trainer
 
-SMALL = 500  # random transitions that are learned from
+SMALL, DRAWN = 500, 60  # random transitions that are learned from; fewer where each is drawn
 CHUNK = 4  # environment steps that are timed together
 NEVER = Every(0)
 
@@ -33,7 +33,8 @@ def measure(config: Config, seconds: float, compiled: bool) -> Cost:
     plain = config.model_copy(update={"model": None, "compile": False, "replay_capacity": capacity, "threads": 0})
     assembly = assemble(plain)
     trainer = assembly.trainer
-    act = run_for(trainer, SMALL, random=True, updates=1) / SMALL
+    count = filling(config)
+    act = run_for(trainer, count, random=True, updates=1) / count
     spec = trainer.env.env.spec
     obs = torch.from_numpy(trainer.env.reset(0))[None]
     with torch.no_grad():
@@ -49,6 +50,11 @@ def measure(config: Config, seconds: float, compiled: bool) -> Cost:
         row_bytes=trainer.replay.nbytes / trainer.replay.capacity,
         state_bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
     )
+
+
+def filling(config: Config) -> int:
+    """Return how many random steps come before learning."""
+    return SMALL if config.pixels is None else DRAWN
 
 
 def learning(trainer: Trainer, config: Config, seconds: float) -> float:
@@ -79,7 +85,7 @@ def compiled_share(config: Config) -> float:
     updates = max(config.policy_every, min(4, config.updates_per_step))
     for compiled in (False, True):
         trainer = assemble(config.model_copy(update={"compile": compiled})).trainer
-        run_for(trainer, SMALL, random=True, updates=1)
+        run_for(trainer, filling(config), random=True, updates=1)
         run_for(trainer, 2, random=False, updates=updates)
         times.append(min(run_for(trainer, CHUNK, random=False, updates=updates) for _ in range(3)))
     return times[1] / times[0]

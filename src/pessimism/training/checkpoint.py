@@ -66,7 +66,7 @@ class CheckpointStore:
             temporary.mkdir(parents=True)
             self.replay.mkdir(exist_ok=True)
             segments = self._save_rows(replay)
-            _write_tensors(temporary / TENSORS, checkpoint.tensors)
+            _write_tensors(temporary / TENSORS, _separate(checkpoint.tensors))
             state = {"format": FORMAT, "segments": segments, "tensors": _fingerprint(temporary / TENSORS)}
             _write(temporary / STATE, json.dumps({**state, **checkpoint.state}, allow_nan=False).encode())
             final = temporary.with_suffix("")
@@ -167,10 +167,10 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     temporary = path.with_name(path.name + WRITING)
     try:
-        save_file(_separate(tensors), temporary)
+        save_file(tensors, temporary)
     except SafetensorError as error:  # the library wraps the system's errors
         raise OSError(0, " ".join(str(error).split())) from None
     with temporary.open("rb") as file:

@@ -3,9 +3,8 @@
 import fcntl
 import json
 import platform
-import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 from pessimism import records
 from pessimism.config import Config, differences, dump_yaml, validated
 from pessimism.errors import UserError
+from pessimism.training.room import check_disk
 
 
 class RunDirectory:
@@ -25,8 +25,10 @@ class RunDirectory:
         self.path = path
 
     @contextmanager
-    def taken(self, config: Config, sources: Mapping[str, str], needed_bytes: int) -> Iterator[None]:
-        """Hold the directory for a run of `config`; refuse if another run or process has it."""
+    def taken(
+        self, config: Config, sources: Mapping[str, str], needs: Iterable[tuple[Path, int]]
+    ) -> Iterator[None]:
+        """Hold the directory for a run of `config`; refuse if another has it, or a disk not what it needs."""
         existing = read_config(self.path) if (self.path / records.CONFIG).exists() else None
         if existing is not None and (changed := differences(existing, config)):
             raise UserError(
@@ -34,7 +36,7 @@ class RunDirectory:
                 "nothing was changed: give another --out, or the settings of that run"
             )
         try:
-            self._check_free(needed_bytes)
+            check_disk(needs)
             self.path.mkdir(parents=True, exist_ok=True)
             known = (records.LOCK, records.OUTPUT)
             foreign = [file.name for file in self.path.iterdir() if file.name not in known]
@@ -49,6 +51,11 @@ class RunDirectory:
             if existing is None:
                 self._replace(records.MANIFEST, json.dumps(manifest(config), indent=2) + "\n")
             yield
+
+    @property
+    def nbytes(self) -> int:
+        """What the run's files take already."""
+        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
     @property
     def done(self) -> dict[str, Any] | None:
@@ -70,15 +77,6 @@ class RunDirectory:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"another process trains in {self.path}: wait for it, or give another --out") from None
-
-    def _check_free(self, needed: int) -> None:
-        place = next(parent for parent in (self.path, *self.path.absolute().parents) if parent.exists())
-        free = shutil.disk_usage(place).free
-        if free < needed:
-            raise UserError(
-                f"the run needs up to {needed / 1e9:.1f} GB of disk and {place} has {free / 1e9:.1f} GB free: "
-                "give another --out or a smaller --replay-capacity"
-            )
 
 
 def read_config(path: Path) -> Config:

@@ -38,5 +38,5 @@ class Evaluator:
         self.envs = self.envs or [self.make_env() for _ in range(self.episodes)]
         seeds = [stream_seed(self.seed, "evaluation", step, index) for index in range(self.episodes)]
         no_log_prob = torch.zeros(self.episodes, 1)
-        episodes = run_episodes(self.envs, seeds, lambda obs: (agent.mode(obs), no_log_prob))
+        episodes = run_episodes(self.envs, seeds, lambda obs: (agent.mode(obs), no_log_prob), keep_obs=False)
         return Evaluation([episode.score for episode in episodes], [len(e.reward) for e in episodes])

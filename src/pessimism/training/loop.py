@@ -15,7 +15,7 @@ from pessimism.training.checkpoint import Checkpoint, generator_states, load_gen
 from pessimism.training.evaluate import Evaluation, Evaluator
 from pessimism.training.seeding import stream, stream_seed
 from pessimism.training.sinks import Averages, Sink
-from pessimism.types import Agent, Replay, Transition
+from pessimism.types import Agent, Observation, Replay, Transition
 
 
 class Every(NamedTuple):
@@ -40,6 +40,7 @@ class Budget(NamedTuple):
     measure_now: Every
     save_now: Every
     policy_every: int = 0  # critic updates per policy update; 0: all of a step
+    update_every: int = 1  # environment steps between learning
 
 
 @dataclass
@@ -97,7 +98,7 @@ class Trainer:
         self.explore = stream(seed, "explore")
         self.generators = {**generators, "explore": self.explore, "replay": replay.generator}
         self.progress, self.averages, self.dual_td = Progress(), Averages(), Averages()
-        self.obs: Array | None = None  # None between episodes
+        self.obs: Observation | None = None  # None between episodes
         self.started, self.started_at = time.perf_counter(), 0
 
     def run(self) -> Progress:
@@ -117,7 +118,7 @@ class Trainer:
         """Take one environment step and do all that is due after it."""
         self._interact()
         step = self.progress.step
-        if step > self.budget.random_steps:
+        if step > self.budget.random_steps and step % self.budget.update_every == 0:
             self._learn()
         if self.budget.log_now(step):
             self._log(self.averages.take())
@@ -150,7 +151,7 @@ class Trainer:
         obs = self.env.reset(self._episode_seed()) if self.obs is None else self.obs
         action = self._action(obs)
         step = self.env.step(action)
-        self.replay.add(Transition(obs, action, step.reward, step.terminated, step.obs))
+        self.replay.add(Transition(obs, action, step.reward, step.terminated, step.obs, step.truncated))
         progress.step += 1
         progress.actions.append(action)
         progress.episode_return += step.reward
@@ -158,7 +159,7 @@ class Trainer:
         if step.terminated or step.truncated:
             self._finish_episode()
 
-    def _action(self, obs: Array) -> Array:
+    def _action(self, obs: Observation) -> Array:
         if self.progress.step < self.budget.random_steps:
             uniform: Array = torch.rand(self.env.action_size, generator=self.explore).numpy()
             return 2 * uniform - 1

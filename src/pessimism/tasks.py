@@ -14,6 +14,35 @@ TARGET_ENTROPY = {
     "InvertedPendulum": -0.05,
 }
 PAPER_TASKS = ("Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4", "Humanoid-v4")
+# DeepMind Control by DrQ-v2's sets; the medium one is the paper's.
+DMC_EASY = (
+    "dmc/cartpole-balance",
+    "dmc/cartpole-balance-sparse",
+    "dmc/cartpole-swingup",
+    "dmc/ball-in-cup-catch",
+    "dmc/finger-spin",
+    "dmc/hopper-stand",
+    "dmc/pendulum-swingup",
+    "dmc/walker-stand",
+    "dmc/walker-walk",
+)
+DMC_MEDIUM = (
+    "dmc/acrobot-swingup",
+    "dmc/cartpole-swingup-sparse",
+    "dmc/cheetah-run",
+    "dmc/finger-turn-easy",
+    "dmc/finger-turn-hard",
+    "dmc/hopper-hop",
+    "dmc/quadruped-run",
+    "dmc/quadruped-walk",
+    "dmc/reach-duplo",
+    "dmc/reacher-easy",
+    "dmc/reacher-hard",
+    "dmc/walker-run",
+)
+DMC_HARD = ("dmc/humanoid-stand", "dmc/humanoid-walk", "dmc/humanoid-run")
+_DMC_PREFIX = re.compile(r"^(dmc|dm_control)/")
+_DMC_ALIASES = {"cup-catch": "ball-in-cup-catch"}
 
 
 # Leading entries of the observation that are positions and velocities: MBPO's truncated tasks.
@@ -28,6 +57,18 @@ def task_name(env_id: str) -> str:
 def task_folder(env_id: str) -> str:
     """Return a task's id as a name of a directory."""
     return env_id.replace("/", "_").replace(":", "_")
+
+
+def canonical(env_id: str) -> str | None:
+    """Return the one name of a DeepMind Control task, such as `dmc/cartpole-swingup-sparse`; None for others.
+
+    Hyphens stand for all underscores. `dm_control/` is read as `dmc/`, a version is dropped, and the tasks of
+    the three sets are known without a prefix (`cheetah_run`). Whether the task exists is seen when it is made.
+    """
+    plain = task_name(_DMC_PREFIX.sub("", env_id)).replace("_", "-")
+    name = f"dmc/{_DMC_ALIASES.get(plain, plain)}"
+    known = name in (*DMC_EASY, *DMC_MEDIUM, *DMC_HARD)
+    return name if known or _DMC_PREFIX.match(env_id) else None
 
 
 def truncated_size(env_id: str) -> int:

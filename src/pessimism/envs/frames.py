@@ -1,0 +1,100 @@
+"""Observations made of pictures: action repeat, one picture per step, and the stack of the last few."""
+
+from typing import Any, NamedTuple, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces, wrappers
+from numpy.typing import NDArray
+
+from pessimism.envs.rendering import rendering_error
+from pessimism.errors import UserError
+
+AnyEnv = gymnasium.Env[Any, Any]
+
+
+class PixelView(NamedTuple):
+    """How an agent sees an environment.
+
+    Environments whose observations are pictures already are stacked as they are, whatever `size` and `camera`.
+    """
+
+    size: int = 84  # height and width of a picture
+    stack: int = 3  # pictures in an observation, the oldest first
+    camera: int | None = None  # None: the task's own (2 for quadruped, else 0)
+
+
+class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Takes each action several times; rewards are summed, and an episode's end stops the repeating."""
+
+    def __init__(self, env: AnyEnv, times: int) -> None:
+        super().__init__(env)
+        self.times = times
+        self.metadata = {**env.metadata, "render_fps": env.metadata.get("render_fps", 30) / times}
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:  # noqa: ANN401
+        """Return the last step with the sum of the rewards."""
+        total = 0.0
+        for _ in range(self.times):
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return obs, total, terminated, truncated, info
+
+
+class OwnContext(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Draws one of Gymnasium's MuJoCo tasks in its own GL context.
+
+    Gymnasium draws in whichever context is current. Beside other environments that is another one's, and once
+    that one is closed the picture is wrong without a word.
+    """
+
+    def render(self) -> Any:  # noqa: ANN401
+        """Return the picture."""
+        self.env.unwrapped.mujoco_renderer._get_viewer("rgb_array").make_context_current()  # type: ignore[attr-defined]
+        return self.env.render()
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Tell pictures from vectors."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
+
+
+def viewed(env: AnyEnv, stack: int, name: str) -> AnyEnv:
+    """Return the environment with observations [stack, H, W, C]: of its own pictures, or of rendered ones."""
+    pictures = _channels_last(env, name) if is_image(env.observation_space) else _rendered(env, name)
+    return wrappers.FrameStackObservation(pictures, stack, padding_type="reset")
+
+
+def _rendered(env: AnyEnv, name: str) -> AnyEnv:
+    if env.render_mode != "rgb_array":
+        raise UserError(f'{name} has no image observations: make it with render_mode="rgb_array" to draw them')
+    if hasattr(env.unwrapped, "mujoco_renderer"):
+        env = OwnContext(env)
+    try:
+        return wrappers.AddRenderObservation(env, render_only=True)
+    except Exception as error:  # each GL platform fails in a way of its own
+        raise rendering_error(error) from None
+
+
+def _channels_last(env: AnyEnv, name: str) -> AnyEnv:
+    """Return pictures [H, W, C] of 1 or 3 colours, from that, [H, W] or [C, H, W]."""
+    shape = env.observation_space.shape or ()
+    if len(shape) == 2:
+        return _transformed(env, (*shape, 1), lambda image: image[..., None])
+    if shape[2] in (1, 3):
+        return env
+    if shape[0] in (1, 3):
+        return _transformed(env, (*shape[1:], shape[0]), lambda image: np.moveaxis(image, 0, -1))
+    raise UserError(f"{name} has image observations {shape}: 1 or 3 colours are needed, as first or last axis")
+
+
+def _transformed(env: AnyEnv, shape: tuple[int, ...], change: Any) -> AnyEnv:  # noqa: ANN401
+    return wrappers.TransformObservation(env, change, spaces.Box(0, 255, shape, np.uint8))
+
+
+def enlarged(picture: NDArray[np.uint8], height: int) -> NDArray[np.uint8]:
+    """Return a small picture in whole multiples of its size, about `height` high."""
+    times = max(1, round(height / picture.shape[0]))
+    return picture.repeat(times, axis=0).repeat(times, axis=1)
