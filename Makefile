@@ -24,7 +24,7 @@ install: $(READY)
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,tracking,dmc]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,tracking,dmc,cluster]'
 	touch $@
 
 # MuJoCo draws through EGL. Where the packages are missing and may be installed, they are; else this says how.

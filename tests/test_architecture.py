@@ -10,14 +10,16 @@ import pessimism
 ROOT = Path(pessimism.__file__).parent
 # From the top to the bottom. A module may import from lines below its own, and from its own package.
 LAYERS = [
-    {"__main__"},
+    {"__main__", "child"},
     {"cli"},
+    {"reproduce"},
+    {"sweep"},
     {"demo", "doctor", "bench"},
     {"video"},
     {"api"},
     {"run"},
     {"build"},
-    {"agents", "models", "training", "analysis"},
+    {"agents", "models", "training", "analysis", "suites"},
     {"replay", "envs", "presets", "native"},
     {"config", "strategies", "nn"},
     {"values", "ops", "schedules", "settings", "tasks"},
@@ -35,6 +37,7 @@ TORCH_FREE = {
     "cli",
     "schedules",
     "reference",
+    "suites",
 }
 
 

@@ -1,19 +1,24 @@
 """The command line. Heavy modules are imported by the command that needs them."""
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 from rich.console import Console
 from rich.table import Table
 
-from pessimism.config import Config, field_info, leaves, merge, nested, option_names, validated
+from pessimism.config import Config, field_info, leaves, merge, nested, option_names
 from pessimism.errors import UserError, nearest
-from pessimism.presets import PRESETS, preset, preset_values, sources
+from pessimism.presets import PRESETS, preset, preset_values, resolved, sources
 from pessimism.tasks import PAPER_TASKS, target_entropy
+
+if TYPE_CHECKING:
+    from pessimism.suites.suite import Suite
+    from pessimism.sweep.launch import Resources
 
 OUT = "--out"
 CONFIG = "--config"
@@ -86,7 +91,40 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--no-peers", action="store_true", help="leave SBX and SB3 out")
     bench.add_argument("--seconds", type=float, default=210.0, help="time of all blocks together (210)")
     bench.add_argument("--threads", type=int, default=None, help="threads of each contestant (all cores)")
+    reproduce = add("reproduce", _reproduce, "a figure or table of the paper: its runs, then their report")
+    reproduce.add_argument("suite", nargs="?", help="see --list")
+    reproduce.add_argument("--list", action="store_true", help="show all figures and tables, and their claims")
+    sweep = add(
+        "sweep", _sweep, "many runs at once: a suite of the paper, or algorithms x tasks x seeds x settings"
+    )
+    sweep.add_argument("names", nargs="+", help="a suite (see reproduce --list), or algorithms")
+    for sub in (reproduce, sweep):
+        _add_sweep_options(sub)
+    reproduce.epilog = "further --SETTING VALUE pairs (see train --help) change all runs, and the output says so"
+    sweep.epilog = "further --SETTING V1,V2,... are the grid's axes (see train --help); --config FILE sets others"
     return parser
+
+
+def _add_sweep_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--env", "--envs", nargs="+", action="extend", default=[], help="tasks (a suite's own)")
+    sub.add_argument("--seeds", type=_seeds, default=None, help="how many, or a range such as 5-9 (5)")
+    sub.add_argument("--steps", type=int, default=None, help="train a suite's runs for their first steps only")
+    sub.add_argument("--scale", type=float, default=1.0, help="a suite in miniature: steps, phases, periods (1)")
+    sub.add_argument(
+        "--plan", action="store_true", help="measure this machine and say what it takes; start nothing"
+    )
+    sub.add_argument("--workers", type=int, default=None, help="runs at a time on this machine (its cores)")
+    sub.add_argument("--threads", type=int, default=None, help="of each run (cores / workers; 1 with --ray)")
+    sub.add_argument("--ray", metavar="ADDRESS", default=None, help="use the Ray cluster there; local: one here")
+    sub.add_argument(OUT, type=Path, default=None, help="directory of the runs (runs/NAME)")
+
+
+def _seeds(text: str) -> list[int]:
+    first, dash, last = text.partition("-")
+    try:
+        return list(range(int(first), int(last) + 1)) if dash else list(range(int(first)))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is neither a number of seeds nor a range such as 5-9") from None
 
 
 def _no_more(rest: list[str]) -> None:
@@ -96,17 +134,10 @@ def _no_more(rest: list[str]) -> None:
 
 def parse_options(rest: list[str]) -> tuple[dict[str, Any], Path | None]:
     """Return the settings and the directory asked for by `--name value` pairs, YAML values."""
-    known = {f"--{name.replace('_', '-')}": name for name in option_names()}
+    known = _known_options()
     values: dict[str, Any] = {}
     out: Path | None = None
-    tokens = iter(rest)
-    for token in tokens:
-        option, equals, inline = token.partition("=")
-        if option not in known and option not in (OUT, CONFIG):
-            raise UserError(f"unknown option {token}{nearest(option, [*known, OUT, CONFIG])}")
-        text = inline if equals else next(tokens, None)
-        if text is None or (not equals and text.startswith("--")):
-            raise UserError(f"{option} needs a value")
+    for option, text in _pairs(rest, [*known, OUT, CONFIG]):
         if option == OUT:
             out = Path(text)
         elif option == CONFIG:
@@ -114,6 +145,39 @@ def parse_options(rest: list[str]) -> tuple[dict[str, Any], Path | None]:
         else:
             values = merge(values, nested(known[option], _value(text, option)))
     return values, out
+
+
+def parse_axes(rest: list[str]) -> dict[str, list[Any]]:
+    """Return the values that each setting takes, by its dotted name: `--name V1,V2,...` pairs, YAML values."""
+    known = _known_options()
+    axes: dict[str, list[Any]] = {}
+    for option, text in _pairs(rest, [*known, CONFIG]):
+        if option == CONFIG:
+            axes = {name: [value] for name, value in leaves(_read_yaml(Path(text)))} | axes
+        else:
+            axes[known[option]] = [_value(part, option) for part in _parts(text)]
+    return axes
+
+
+def _parts(text: str) -> list[str]:
+    """Split at commas that are in no brackets."""
+    return re.split(r",(?![^\[{(]*[\]})])", text)
+
+
+def _known_options() -> dict[str, str]:
+    return {f"--{name.replace('_', '-')}": name for name in option_names()}
+
+
+def _pairs(rest: list[str], known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    tokens = iter(rest)
+    for token in tokens:
+        option, equals, inline = token.partition("=")
+        if option not in known:
+            raise UserError(f"unknown option {token}{nearest(option, known)}")
+        text = inline if equals else next(tokens, None)
+        if text is None or (not equals and text.startswith("--")):
+            raise UserError(f"{option} needs a value")
+        yield option, text
 
 
 def _value(text: str, option: str) -> Any:  # noqa: ANN401
@@ -137,8 +201,7 @@ def _train(parsed: argparse.Namespace, rest: list[str]) -> int:
     if parsed.wants_help or parsed.algorithm is None:
         return _train_help(parsed.algorithm or "gpl-sac")
     asked, out = parse_options(rest)
-    values = preset_values(parsed.algorithm, str(asked.get("env")))
-    config = validated(merge(values, asked | {"algorithm": parsed.algorithm}))
+    config = resolved(parsed.algorithm, asked)
 
     from pessimism.run import run
 
@@ -275,3 +338,69 @@ def _demo(parsed: argparse.Namespace, rest: list[str]) -> int:
     from pessimism.demo import demo
 
     return demo(parsed.seed, parsed.out, Console())
+
+
+def _reproduce(parsed: argparse.Namespace, rest: list[str]) -> int:
+    from pessimism.suites.paper import find
+
+    if parsed.list or parsed.suite is None:
+        _no_more(rest)
+        return _list_suites()
+    return _run_suite(find(parsed.suite), parsed, rest, reported=True)
+
+
+def _list_suites() -> int:
+    from pessimism.suites.paper import ALL
+
+    table = Table("suite", "paper", "runs", "claim", title="figures and tables of the paper")
+    for suite in ALL:
+        runs = len(suite.variants) * len(suite.tasks) * len(suite.seeds)
+        table.add_row(suite.name, suite.paper, str(runs), suite.claim)
+    Console().print(table)
+    return 0
+
+
+def _run_suite(suite: "Suite", parsed: argparse.Namespace, rest: list[str], reported: bool) -> int:
+    from pessimism.reproduce import reproduce
+    from pessimism.suites.shrink import shrunk
+    from pessimism.suites.suite import jobs
+
+    tasks = [env for text in parsed.env for env in text.split(",")]
+    changes = {name: _only(name, values) for name, values in parse_axes(rest).items()}
+    small = shrunk(suite, seeds=parsed.seeds, steps=parsed.steps, envs=tasks, scale=parsed.scale, changes=changes)
+    found = jobs(small, shared=parsed.out is None)  # an --out holds everything that it shows
+    root = parsed.out or Path("runs") / small.folder
+    return reproduce(small, found, root, _resources(parsed), Console(), planned=parsed.plan, reported=reported)
+
+
+def _only(name: str, values: list[Any]) -> Any:  # noqa: ANN401
+    if len(values) != 1:
+        raise UserError(f"--{name.replace('_', '-')} takes one value with a suite, which is a grid already")
+    return values[0]
+
+
+def _resources(parsed: argparse.Namespace) -> "Resources":
+    from pessimism.sweep.launch import Resources
+
+    return Resources(parsed.workers, parsed.threads, parsed.ray)
+
+
+def _sweep(parsed: argparse.Namespace, rest: list[str]) -> int:
+    from pessimism.suites.grid import grid, grid_suite
+    from pessimism.suites.paper import SUITES
+
+    if parsed.names[0] in SUITES:
+        _no_more(parsed.names[1:])
+        return _run_suite(SUITES[parsed.names[0]], parsed, rest, reported=False)
+    if parsed.scale != 1:
+        raise UserError(
+            "--scale is for a suite of the paper: give --steps, --random-steps and others by themselves"
+        )
+    axes = parse_axes(rest) | ({"steps": [parsed.steps]} if parsed.steps is not None else {})
+    tasks = [env for text in parsed.env for env in text.split(",")]
+    jobs = grid(parsed.names, tasks, parsed.seeds or range(5), axes)
+    root = parsed.out or Path("runs") / "sweep"
+    from pessimism.reproduce import reproduce
+
+    suite = grid_suite(root.name, jobs)
+    return reproduce(suite, jobs, root, _resources(parsed), Console(), planned=parsed.plan, reported=False)

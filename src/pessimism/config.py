@@ -189,6 +189,11 @@ OPERATIONAL = ("steps", "log", "checkpoint", "threads", "replay_file")
 Leaf = tuple[str, Any]
 
 
+def is_operational(path: str) -> bool:
+    """Tell whether the setting at a dotted path may change when a run goes on."""
+    return path.partition(".")[0] in OPERATIONAL
+
+
 def leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[Leaf]:
     """Yield (dotted name, value) for every setting."""
     items = settings.model_dump().items() if isinstance(settings, BaseModel) else settings.items()
@@ -219,7 +224,7 @@ def merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in changes.items():
         old = merged.get(name)
         if isinstance(value, Mapping) and isinstance(old, dict) and name != "env_kwargs":
-            other_rule = "name" in value and value["name"] != old.get("name")
+            other_rule = "name" in value and value["name"] != old.get("name", value["name"])
             merged[name] = dict(value) if other_rule else merge(old, value)
         else:
             merged[name] = value
@@ -230,6 +235,14 @@ def nested(path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return {"a": {"b": value}} for the path "a.b"."""
     first, _, rest = path.partition(".")
     return {first: nested(rest, value) if rest else value}
+
+
+def unfolded(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {"a": {"b": value}, ...} for {"a.b": value, ...}."""
+    values: dict[str, Any] = {}
+    for path, value in changes.items():
+        values = merge(values, nested(path, value))
+    return values
 
 
 def option_names() -> list[str]:
@@ -271,7 +284,7 @@ def differences(old: Config, new: Config) -> list[str]:
     return [
         f"{name}: {before.get(name)} there, {after.get(name)} asked for"
         for name in {**before, **after}
-        if name.split(".")[0] not in OPERATIONAL and before.get(name) != after.get(name)
+        if not is_operational(name) and before.get(name) != after.get(name)
     ]
 
 

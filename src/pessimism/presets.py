@@ -1,8 +1,9 @@
 """The algorithms: each is a name for settings, with where they come from."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pessimism.config import Config, field_info, leaves, merge, nested
+from pessimism.config import Config, field_info, leaves, merge, unfolded, validated
 from pessimism.errors import UserError, nearest
 from pessimism.settings import DRQ, HERE, MBPO
 from pessimism.tasks import DMC_EASY, DMC_HARD, canonical, task_name
@@ -202,10 +203,13 @@ def preset(name: str) -> Preset:
 def preset_values(name: str, env: str | None = None) -> dict[str, Any]:
     """Return the preset's settings for a task as nested values, without the environment itself."""
     values = Config(env="any", algorithm=name).model_dump(exclude={"env"})
-    changes: dict[str, Any] = {}
-    for path, value in preset(name).on(env).items():
-        changes = merge(changes, nested(path, value))
-    return merge(values, changes)
+    return merge(values, unfolded(preset(name).on(env)))
+
+
+def resolved(name: str, asked: Mapping[str, Any]) -> Config:
+    """Return the config of an algorithm with the nested values asked for, its environment among them."""
+    values = preset_values(name, str(asked.get("env")))
+    return validated(merge(values, {**asked, "algorithm": name}))
 
 
 def sources(config: Config, task_source: str) -> dict[str, str]:

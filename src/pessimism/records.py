@@ -10,6 +10,7 @@ TENSORBOARD = "tensorboard"
 CHECKPOINTS = "checkpoints"
 REPLAY = "replay"
 LOCK = "lock"
+OUTPUT = "output.log"  # what a run in a sweep printed
 DONE = "DONE"
 SUITE = "suite.json"  # beside the runs of a sweep: which they are, and how they are compared
 CURVE = "curve.png"

@@ -22,7 +22,7 @@ from pessimism.errors import UserError
 from pessimism.native.library import load
 from pessimism.ops import compiler
 from pessimism.presets import sources
-from pessimism.tasks import target_entropy, truncated_size
+from pessimism.tasks import target_entropy, task_folder, truncated_size
 from pessimism.training.bias import BiasMeter
 from pessimism.training.checkpoint import CheckpointStore
 from pessimism.training.directory import RunDirectory, read_config
@@ -53,8 +53,7 @@ class Result(NamedTuple):
 
 def default_path(config: Config) -> Path:
     """Return the directory that a config's run lives in unless another is asked for."""
-    env = config.env.replace("/", "_").replace(":", "_")
-    return Path("runs") / config.algorithm / env / f"seed_{config.seed}"
+    return Path("runs") / config.algorithm / task_folder(config.env) / f"seed_{config.seed}"
 
 
 def pixel_view(config: Config) -> PixelView | None:

@@ -54,6 +54,11 @@ def task_name(env_id: str) -> str:
     return re.sub(r"-v\d+$", "", env_id)
 
 
+def task_folder(env_id: str) -> str:
+    """Return a task's id as a name of a directory."""
+    return env_id.replace("/", "_").replace(":", "_")
+
+
 def canonical(env_id: str) -> str | None:
     """Return the one name of a DeepMind Control task, such as `dmc/cartpole-swingup-sparse`; None for others.
 

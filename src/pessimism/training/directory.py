@@ -10,7 +10,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
-import torch
 import yaml
 
 from pessimism import records
@@ -39,7 +38,8 @@ class RunDirectory:
         try:
             check_disk(needs)
             self.path.mkdir(parents=True, exist_ok=True)
-            foreign = [file.name for file in self.path.iterdir() if file.name != records.LOCK]
+            known = (records.LOCK, records.OUTPUT)
+            foreign = [file.name for file in self.path.iterdir() if file.name not in known]
             if existing is None and foreign:
                 raise UserError(f"{self.path} is not empty and holds no run ({foreign[0]}): give another --out")
             lock = (self.path / records.LOCK).open("w")
@@ -95,6 +95,8 @@ def read_config(path: Path) -> Config:
 
 def manifest(config: Config) -> dict[str, Any]:
     """Return what the numbers of a run may depend on beside its settings."""
+    import torch  # late: a directory is read by commands that need nothing heavy
+
     packages = ("pessimism", "torch", "numpy", "gymnasium", "mujoco")
     return {
         "versions": {name: metadata.version(name) for name in packages} | {"python": platform.python_version()},

@@ -1,0 +1,1 @@
+"""Experiments as data: which runs, with which settings, compared how. Torch-free."""

@@ -1,0 +1,223 @@
+"""Sweeps on this machine, as real processes: skipped when done, resumed when cut off, retried when killed."""
+
+import importlib.util
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from pessimism.cli import main, parse_axes
+from pessimism.errors import UserError
+from pessimism.presets import resolved
+from pessimism.suites.suite import Job
+from pessimism.sweep import work
+from pessimism.sweep.cost import Cost
+from pessimism.sweep.launch import Resources
+from pessimism.sweep.overview import progress
+from pessimism.sweep.plan import cost_key, estimate, makespan
+from sweeps import SMALL, TASK, checkpointed, finish, start, train_alone, trainer_below, wait_until
+
+
+@pytest.mark.slow
+def test_runs_are_made_once_and_a_failure_is_told_with_its_reason():
+    words = ["sweep", "gpl-sac", *TASK, "NoSuch-v0", "--seeds", 1, "--steps", 100, *SMALL, "--workers", 2]
+    code, printed = finish(start(*words))
+    assert code == 1, printed
+    assert "2 runs: 1 done, 1 failed" in printed
+    assert "failed: gpl-sac on NoSuch-v0, seed 0: unknown environment NoSuch-v0" in printed
+    suite = json.loads(Path("runs/sweep/suite.json").read_text())
+    assert [run["directory"] for run in suite["runs"]] == [
+        "gpl-sac/InvertedPendulum-v4/seed_0",
+        "gpl-sac/NoSuch-v0/seed_0",
+    ]
+    run = Path("runs/sweep/gpl-sac/InvertedPendulum-v4/seed_0")
+    assert (run / "DONE").exists()
+    assert "done: 100 steps" in (run / "output.log").read_text()
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    code, printed = finish(start(*[word for word in words if word != "NoSuch-v0"]))
+    assert (code, printed.strip().splitlines()[-1]) == (0, "1 runs: 1 done")
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+@pytest.mark.slow
+def test_stopped_orphaned_and_killed_a_sweep_ends_as_if_nothing_had_happened():
+    words = ["sweep", "gpl-sac", *TASK, "--seeds", "3-3", "--steps", 900, *SMALL, "--out", "all", "--threads", 1]
+    run = Path("all/gpl-sac/InvertedPendulum-v4/seed_3")
+
+    def until(condition):
+        sweep = start(*words)
+        wait_until(lambda: condition() or sweep.poll() is not None)
+        assert sweep.poll() is None, sweep.communicate()
+        return sweep, trainer_below(sweep.pid)
+
+    sweep, _ = until(lambda: checkpointed(run))
+    sweep.send_signal(signal.SIGINT)
+    code, printed = finish(sweep)
+    assert (code, "the same command goes on" in printed) == (130, True), printed
+    assert not (run / "DONE").exists()
+
+    stopped_at = (run / "metrics.jsonl").stat().st_size
+    sweep, trainer = until(lambda: (run / "metrics.jsonl").stat().st_size > stopped_at + 500)
+    sweep.kill()  # the run notices that it is alone, saves and stops
+    sweep.communicate()
+    wait_until(lambda: not Path(f"/proc/{trainer}").exists())
+    assert not (run / "DONE").exists()
+
+    stopped_at = (run / "metrics.jsonl").stat().st_size
+    sweep, trainer = until(lambda: (run / "metrics.jsonl").stat().st_size > stopped_at + 500)
+    os.kill(trainer, signal.SIGKILL)
+    code, printed = finish(sweep)
+    assert code == 0, printed
+    assert "killed by SIGKILL" in (run / "output.log").read_text()
+    assert (run / "metrics.jsonl").read_bytes() == train_alone("alone", "--seed", 3, "--steps", 900)
+
+
+def some_work(path):
+    return work.Work(str(path), str(path / "run"), ("train", "gpl-sac"), threads=1)
+
+
+@pytest.mark.parametrize(
+    ("codes", "state", "reason"),
+    [
+        ([0], "done", ""),
+        ([-9, -9, 0], "done", ""),
+        ([-9] * 4, "failed", "killed by SIGKILL 4 times; out of memory?"),
+        ([2], "failed", "it printed nothing"),
+        ([1], "failed", "it printed nothing"),
+        ([130], "stopped", "it printed nothing"),
+    ],
+)
+def test_only_what_was_killed_is_tried_again(monkeypatch, tmp_path, codes, state, reason):
+    left = list(codes)
+    monkeypatch.setattr(work, "attend", lambda *_: left.pop(0))
+    monkeypatch.setattr(work, "last_line", lambda _: "it printed nothing")
+    assert work.carry_out(some_work(tmp_path), lambda: 0) == work.Outcome(state, reason)
+    assert not left
+
+
+def test_who_is_asked_to_stop_starts_nothing(tmp_path):
+    assert work.carry_out(some_work(tmp_path), lambda: 1).state == "stopped"
+    assert not (tmp_path / "run").exists()
+
+
+def test_done_means_these_settings_and_so_many_steps(tmp_path):
+    config = resolved("gpl-sac", {"env": "Hopper-v4", "steps": 100})
+    assert not work.is_done(tmp_path, config)
+    (tmp_path / "config.yaml").write_text("env: Hopper-v4\ntarget_entropy: -1.0\nsteps: 150\n")
+    assert not work.is_done(tmp_path, config)
+    (tmp_path / "DONE").write_text('{"step": 150}')
+    assert work.is_done(tmp_path, config)
+    assert not work.is_done(tmp_path, config.model_copy(update={"steps": 151}))
+    assert not work.is_done(tmp_path, config.model_copy(update={"batch_size": 32}))
+
+
+def test_progress_is_read_from_a_log_that_is_being_written(tmp_path):
+    log = tmp_path / "metrics.jsonl"
+    assert progress(log) == (0, None)
+    lines = [{"step": 10, "eval/mean_reward": 1.5}, {"step": 20, "train/beta": 0.5}]
+    log.write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 30, "tra')
+    assert progress(log) == (20, 1.5)
+    log.write_text("x" * 20_000 + "\n" + json.dumps(lines[1]) + "\n")
+    assert progress(log) == (20, None)
+
+
+def test_runs_do_not_fight_for_cores(monkeypatch):
+    monkeypatch.setattr("pessimism.sweep.launch.choose_cores", lambda _: range(8))
+    assert Resources().here(runs=100) == (8, 1)
+    assert Resources().here(runs=2) == (2, 4)
+    assert Resources(workers=3).here(runs=100) == (3, 2)
+    assert Resources(threads=4).here(runs=100) == (2, 4)
+    assert Resources(workers=16).here(runs=100) == (16, 1)
+    with pytest.raises(UserError, match="at least 1"):
+        Resources(workers=0).check()
+    with pytest.raises(UserError, match="this machine"):
+        Resources(workers=2, ray="auto").check()
+
+
+def test_options_of_a_grid():
+    rest = ["--critic.members", "2,5", "--pessimism.arms", "[0, 1],[0, 2]", "--env-kwargs={a: 1, b: 2}"]
+    assert parse_axes(rest) == {
+        "critic.members": [2, 5],
+        "pessimism.arms": [[0, 1], [0, 2]],
+        "env_kwargs": [{"a": 1, "b": 2}],
+    }
+    Path("some.yaml").write_text("critic: {members: 7, hidden: 32}")
+    assert parse_axes(["--critic.members", "3", "--config", "some.yaml"]) == {
+        "critic.members": [3],
+        "critic.hidden": [32],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("sweep gpl-sac", "--env is missing"),
+        ("sweep gpl-sac --env Hopper-v4 --critic.menbers 2,3", "did you mean --critic.members"),
+        ("sweep gym redq", "unexpected redq"),
+        ("sweep redq --env Hopper-v4 --scale 0.1", "for a suite of the paper"),
+        ("sweep redq --env Hopper-v4 --seeds some", "neither a number of seeds"),
+        ("sweep redq --env Hopper-v4 --pessimism.subset 11", "cannot be drawn from 10 critics"),
+        ("reproduce gym-100", "did you mean gym-100k"),
+        ("reproduce gym --batch-size 32,64", "takes one value with a suite"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(capsys, words, expected):
+    assert main(words.split()) == 2
+    assert expected in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_the_list_of_suites(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["reproduce", "--list"]) == 0
+    printed = capsys.readouterr().out
+    assert "Table 4, App. C.1" in printed
+    assert "training-time" in printed
+
+
+def test_the_arithmetic_of_a_plan(tmp_path):
+    assert makespan([3.0, 2.0, 2.0], workers=2) == 4.0
+    assert makespan([3.0, 2.0], workers=8) == 3.0
+    asked = {"env": "Hopper-v4", "steps": 1100, "random_steps": 100, "checkpoint.keep": 2, "log.every": 110}
+    asked |= {"evaluation.every": 550, "evaluation.episodes": 3, "bias.every": 0, "replay_capacity": 500}
+    job = Job("here", "", "gpl-sac", asked)
+    cost = Cost(act=0.5, evaluate=0.25, learn=4.0, episode=10, row_bytes=8.0, state_bytes=1000)
+    guess = estimate(job, cost, 0.5, tmp_path, threads=1)
+    assert guess.seconds == 100 * 0.5 + 1000 * 4.0 * 0.5 + 2 * 3 * 10 * 0.25
+    assert guess.bytes == 500 * 8.0 + 2 * 1000 + 10 * 600
+
+
+def test_settings_that_cost_the_same_are_measured_once():
+    def key(**changes):
+        return cost_key(resolved("gpl-sac", {"env": "Hopper-v4", **changes}))
+
+    assert key(seed=3, steps=10, pessimism={"beta": 0.25}) == key()
+    assert key(critic={"members": 5}) != key()
+    assert key(pessimism={"name": "fixed"}) != key()
+    assert key(env="Ant-v4") != key()
+
+
+@pytest.mark.slow
+def test_a_plan_measures_and_starts_nothing():
+    code, printed = finish(start("sweep", "gpl-sac", *TASK, "--seeds", 2, "--steps", 1000, *SMALL, "--plan"))
+    assert code == 0, printed
+    assert "1 distinct settings measured" in printed
+    assert not Path("runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("pessimism.analysis.report") is None,
+    reason="there is no pessimism.analysis.report yet",
+)
+def test_a_figure_of_the_paper_from_runs_to_report():
+    sizes = [
+        word for pair in zip(SMALL[::2], SMALL[1::2], strict=True) if pair[0] != "--critic.members" for word in pair
+    ]
+    code, printed = finish(start("reproduce", "bias", "--envs", TASK[1], "--seeds", 1, "--scale", 0.001, *sizes))
+    assert code == 0, printed
+    assert "steps: 200000 -> 200\n" in printed
+    report = Path(printed.strip().splitlines()[-1].removeprefix("report: "))
+    assert report.exists()
