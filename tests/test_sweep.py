@@ -41,37 +41,46 @@ def test_runs_are_made_once_and_a_failure_is_told_with_its_reason():
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
+RUN = Path("all/gpl-sac/InvertedPendulum-v4/seed_3")
+
+
+def sweep_until(condition, steps):
+    """Start a sweep of one run; return it and the process that trains as soon as the condition holds."""
+    sweep = start(
+        "sweep", "gpl-sac", *TASK, "--seeds", "3-3", "--steps", steps, *SMALL, "--out", "all", "--threads", 1
+    )
+    wait_until(lambda: condition() or sweep.poll() is not None)
+    assert sweep.poll() is None, sweep.communicate()
+    return sweep, trainer_below(sweep.pid)
+
+
 @pytest.mark.slow
-def test_stopped_orphaned_and_killed_a_sweep_ends_as_if_nothing_had_happened():
-    words = ["sweep", "gpl-sac", *TASK, "--seeds", "3-3", "--steps", 900, *SMALL, "--out", "all", "--threads", 1]
-    run = Path("all/gpl-sac/InvertedPendulum-v4/seed_3")
-
-    def until(condition):
-        sweep = start(*words)
-        wait_until(lambda: condition() or sweep.poll() is not None)
-        assert sweep.poll() is None, sweep.communicate()
-        return sweep, trainer_below(sweep.pid)
-
-    sweep, _ = until(lambda: checkpointed(run))
+def test_a_sweep_that_is_stopped_or_killed_leaves_checkpoints_and_no_processes():
+    sweep, _ = sweep_until(lambda: checkpointed(RUN), steps=10_000)
     sweep.send_signal(signal.SIGINT)
     code, printed = finish(sweep)
     assert (code, "the same command goes on" in printed) == (130, True), printed
-    assert not (run / "DONE").exists()
+    assert "stopped at step" in (RUN / "output.log").read_text().splitlines()[-1]
 
-    stopped_at = (run / "metrics.jsonl").stat().st_size
-    sweep, trainer = until(lambda: (run / "metrics.jsonl").stat().st_size > stopped_at + 500)
-    sweep.kill()  # the run notices that it is alone, saves and stops
+    size = (RUN / "metrics.jsonl").stat().st_size
+    sweep, trainer = sweep_until(lambda: (RUN / "metrics.jsonl").stat().st_size > size, steps=10_000)
+    sweep.kill()  # the run notices that it is alone
     sweep.communicate()
     wait_until(lambda: not Path(f"/proc/{trainer}").exists())
-    assert not (run / "DONE").exists()
+    assert "stopped at step" in (RUN / "output.log").read_text().splitlines()[-1]
+    assert not (RUN / "DONE").exists()
 
-    stopped_at = (run / "metrics.jsonl").stat().st_size
-    sweep, trainer = until(lambda: (run / "metrics.jsonl").stat().st_size > stopped_at + 500)
+
+@pytest.mark.slow
+def test_a_run_whose_process_is_killed_ends_as_if_nothing_had_happened():
+    sweep, trainer = sweep_until(lambda: checkpointed(RUN), steps=250)
     os.kill(trainer, signal.SIGKILL)
     code, printed = finish(sweep)
     assert code == 0, printed
-    assert "killed by SIGKILL" in (run / "output.log").read_text()
-    assert (run / "metrics.jsonl").read_bytes() == train_alone("alone", "--seed", 3, "--steps", 900)
+    output = (RUN / "output.log").read_text()
+    assert "killed by SIGKILL" in output
+    assert "going on from the checkpoint" in output
+    assert (RUN / "metrics.jsonl").read_bytes() == train_alone("alone", "--seed", 3, "--steps", 250)
 
 
 def some_work(path):
