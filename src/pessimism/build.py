@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pessimism.agents.pixels import PixelAgent
-from pessimism.agents.sac import SACAgent
+from pessimism.agents.sac import Options, SACAgent
 from pessimism.config import Config
 from pessimism.errors import UserError
 from pessimism.models.dynamics import DynamicsEnsemble
@@ -168,28 +168,12 @@ def build_agent(config: Config, obs_shape: Sequence[int], action_size: int) -> S
     return SACAgent(actor=actor, critic=critic, **shared)
 
 
-class AgentSettings(TypedDict):
-    """What all agents are given."""
-
-    pessimism: Pessimism
-    target_entropy: float | None
-    td_loss: Callable[[Tensor, Tensor], Tensor]
-    tau: float
-    lr: float
-    alpha: float
-    alpha_lr: float
-    alpha_beta1: float
-    actor_clip: float
-    generator: torch.Generator
-    compile: bool
-
-
-def _shared_by_agents(config: Config) -> AgentSettings:
+def _shared_by_agents(config: Config) -> Options:
     assert config.target_entropy is not None, "the task decides the target entropy before an agent is built"
     with torch.device(config.device):
         generator = stream(config.seed, "pessimism")
         pessimism = build_pessimism(config.pessimism, config.critic.members, generator)
-    return AgentSettings(
+    return Options(
         pessimism=pessimism,
         target_entropy=config.target_entropy if config.alpha else None,
         td_loss=build_td_loss(config.critic),
@@ -205,7 +189,7 @@ def _shared_by_agents(config: Config) -> AgentSettings:
 
 
 def build_pixel_agent(
-    config: Config, pixels: PixelSettings, obs_shape: Sequence[int], action_size: int, shared: AgentSettings
+    config: Config, pixels: PixelSettings, obs_shape: Sequence[int], action_size: int, shared: Options
 ) -> PixelAgent:
     """Build encoder, policy and critics on pictures [stack, H, W, C], and their agent."""
     stack, height, width, channels = obs_shape

@@ -14,7 +14,7 @@ from rich.table import Table
 from pessimism.config import Config, field_info, leaves, merge, nested, option_names
 from pessimism.errors import UserError, nearest
 from pessimism.presets import PRESETS, preset, preset_values, resolved, sources
-from pessimism.tasks import PAPER_TASKS, target_entropy
+from pessimism.tasks import DMC_EASY, DMC_HARD, DMC_MEDIUM, PAPER_TASKS, target_entropy
 
 if TYPE_CHECKING:
     from pessimism.suites.suite import Suite
@@ -247,7 +247,10 @@ def _list(parsed: argparse.Namespace, rest: list[str]) -> int:
     for task in PAPER_TASKS:
         entropy, source = target_entropy(task, 0)
         tasks.add_row(task, str(entropy), source)
-    console.print(algorithms, tasks)
+    suite = Table("set", "tasks", title="DeepMind Control, from states or pixels (all other tasks of it work too)")
+    for name, members in (("easy", DMC_EASY), ("medium (the paper's)", DMC_MEDIUM), ("hard", DMC_HARD)):
+        suite.add_row(name, ", ".join(members))
+    console.print(algorithms, tasks, suite)
     return 0
 
 

@@ -1,19 +1,17 @@
 """Actor-critic from pixels: DrQ-v2 and, with a learned penalty, GPL-DrQ; with an entropy, pixel SAC and CURL."""
 
 import copy
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
-from pessimism.agents.sac import CriticStep, SACAgent
+from pessimism.agents.sac import CriticStep, Options, SACAgent
 from pessimism.nn.actor import PixelActor
 from pessimism.nn.contrast import Contrast
 from pessimism.nn.critic import PixelCritic
 from pessimism.nn.encoder import ConvEncoder, Crop
 from pessimism.ops import Adam, compiled, polyak_
-from pessimism.strategies import Pessimism
 from pessimism.types import Batch, Metrics
 
 
@@ -44,47 +42,23 @@ class PixelAgent(SACAgent):
         crop: Crop,
         actor: PixelActor,
         critic: PixelCritic,
-        pessimism: Pessimism,
-        td_loss: Callable[[Tensor, Tensor], Tensor],
-        target_entropy: float | None = None,
-        tau: float = 0.01,
         encoder_tau: float = 0.0,
-        average_with: str = "critic",
-        lr: float = 1e-4,
-        alpha: float = 0.0,
-        alpha_lr: float = 1e-4,
-        alpha_beta1: float = 0.5,
-        actor_clip: float = float("inf"),
+        average_with: Literal["critic", "policy"] = "critic",
         contrast: Contrast | None = None,
-        generator: torch.Generator | None = None,
-        compile: bool = False,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            actor=actor,
-            critic=critic,
-            pessimism=pessimism,
-            td_loss=td_loss,
-            target_entropy=target_entropy,
-            tau=tau,
-            lr=lr,
-            alpha=alpha,
-            alpha_lr=alpha_lr,
-            alpha_beta1=alpha_beta1,
-            actor_clip=actor_clip,
-            generator=generator,
-            compile=compile,
-        )
+        super().__init__(actor=actor, critic=critic, **options)
         self.encoder, self.crop, self.encoder_tau, self.average_with = encoder, crop, encoder_tau, average_with
         self.target_encoder = copy.deepcopy(encoder).requires_grad_(False) if encoder_tau else None
-        self.critic_optimizer = Adam([*encoder.parameters(), *critic.parameters()], lr)
+        self.critic_optimizer = Adam([*encoder.parameters(), *critic.parameters()], self.lr)
         self.contrast = contrast
         if contrast is not None:
             seen = [*encoder.parameters(), *critic.trunk.parameters()]
             # CURL's released code steps the encoder twice on one gradient, by two optimizers.
-            self.view_optimizer = Adam(seen, lr)
-            self.contrast_optimizer = Adam([*seen, *contrast.parameters()], lr)
-        self.update_values = compiled(self._update_values) if compile else self._update_values
-        self.update_views = compiled(self._update_views) if compile else self._update_views
+            self.view_optimizer = Adam(seen, self.lr)
+            self.contrast_optimizer = Adam([*seen, *contrast.parameters()], self.lr)
+        self.update_values = compiled(self._update_values) if self.compiles else self._update_values
+        self.update_views = compiled(self._update_views) if self.compiles else self._update_views
 
     def update(self, batch: Batch, step: int) -> Metrics:
         """Update encoder and critics on U batches [U, B, ...], then the policy once."""

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Required, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,22 @@ class CriticStep(NamedTuple):
     loss: Tensor  # scalar
     values: Tensor  # [N, B, K]: predictions before the optimizer step
     next_values: Tensor  # [N, B, K]: the target critics' estimates
+
+
+class Options(TypedDict, total=False):
+    """What agents of all kinds are given beside their networks."""
+
+    pessimism: Required[Pessimism]
+    target_entropy: Required[float | None]
+    td_loss: Callable[[Tensor, Tensor], Tensor]
+    tau: float
+    lr: float
+    alpha: float
+    alpha_lr: float
+    alpha_beta1: float
+    actor_clip: float
+    generator: torch.Generator
+    compile: bool
 
 
 class SACAgent(nn.Module):
@@ -56,7 +72,7 @@ class SACAgent(nn.Module):
         self.actor_optimizer = Adam(actor.parameters(), lr)
         self.alpha_optimizer = Adam([self.log_alpha], alpha_lr, betas=(alpha_beta1, 0.999))
         self.td_loss, self.target_entropy = td_loss, target_entropy
-        self.tau, self.actor_clip = tau, actor_clip
+        self.tau, self.actor_clip, self.lr, self.compiles = tau, actor_clip, lr, compile
         self.generator = generator or torch.Generator()  # of the noise in updates
         self.update_critic = self._fast_update_critic() if compile else self._update_critic
         self.update_actor = compiled(self._update_actor) if compile else self._update_actor
