@@ -1,4 +1,4 @@
-"""Train every preset briefly on Hopper-v4 at a reduced setting, and draw the curves.
+"""Train every preset on states briefly on Hopper-v4 at a reduced setting, and draw the curves.
 
 python docs/algorithms/hopper.py [directory of the runs]
 
@@ -14,7 +14,7 @@ import matplotlib as mpl
 
 from pessimism.analysis.curves import read_metrics
 from pessimism.config import merge, validated
-from pessimism.presets import PRESETS, preset_values
+from pessimism.presets import STATE_PRESETS, preset_values
 from pessimism.run import run
 
 mpl.use("Agg")
@@ -47,7 +47,7 @@ Series = dict[str, tuple[list[int], list[float]]]
 def train(directory: Path) -> dict[str, Series]:
     """Return the metrics of each preset's run."""
     found = {}
-    for name in PRESETS:
+    for name in STATE_PRESETS:
         values = merge(merge(preset_values(name, TASK), REDUCED), FURTHER.get(name, {}))
         found[name] = read_metrics(run(validated(values), directory / name).path)
         print(name, f"{found[name]['rollout/ep_rew_mean'][1][-1]:.0f}", flush=True)

@@ -1,6 +1,5 @@
 """An experiment from its plan to its report."""
 
-import importlib
 from pathlib import Path
 
 from rich.console import Console
@@ -57,5 +56,6 @@ def measure_times(suite: Suite, root: Path, resources: Resources, console: Conso
 
 def report(root: Path) -> Path:
     """Write the report of a suite's directory and return where it is."""
-    path: Path = importlib.import_module("pessimism.analysis.report").write_report([root], root / "report")
-    return path
+    from pessimism.analysis.report import write_report
+
+    return write_report([root], root / "report")

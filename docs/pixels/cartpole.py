@@ -1,0 +1,104 @@
+"""Train gpl-drq and drqv2 on dmc/cartpole-swingup from pixels at a reduced setting, and draw the curves.
+
+python docs/pixels/cartpole.py [directory of the runs]
+
+Runs that are done are not repeated; the settings below are the only difference to the presets.
+"""
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from pessimism.analysis.curves import read_metrics
+from pessimism.config import Config, merge, validated
+from pessimism.presets import preset_values
+from pessimism.run import env_factory, run
+
+mpl.use("Agg")
+from matplotlib import pyplot
+
+TASK = "dmc/cartpole-swingup"
+REDUCED: dict[str, Any] = {
+    "env": TASK,
+    "env_kwargs": {"quality": "fast"},
+    "steps": 10_000,
+    "action_repeat": 8,
+    "update_every": 1,
+    "pixels": {"size": 64, "filters": 16},
+    "hidden": 256,
+    "critic": {"hidden": 256},
+    "batch_size": 128,
+    "lr": 5e-4,
+    "random_steps": 500,
+    "noise": (1.0, 0.1, 5000),
+    "replay_capacity": 100_000,
+    "evaluation": {"every": 1000, "episodes": 10},
+    "bias": {"every": 2000, "episodes": 4},
+    "checkpoint": {"every": 2000},
+    "threads": 1,
+}
+COLOURS = {"gpl-drq": "#1f5fa8", "drqv2": "#b5382a"}
+METRICS = ("eval/mean_reward", "eval/std_reward", "train/beta", "bias/mean")
+Series = dict[str, tuple[list[int], list[float]]]
+
+
+def reduced(name: str) -> Config:
+    """Return the settings of a preset's run."""
+    return validated(merge(preset_values(name, TASK), REDUCED))
+
+
+def random_return(episodes: int = 20) -> float:
+    """Return what uniform random actions earn."""
+    env, draw = env_factory(reduced("drqv2"))(), np.random.default_rng(0)
+    total = 0.0
+    for seed in range(episodes):
+        env.reset(seed)
+        over = False
+        while not over:
+            step = env.step(draw.uniform(-1, 1, env.action_size).astype(np.float32))
+            total, over = total + step.reward, step.terminated or step.truncated
+    return total / episodes
+
+
+def draw(found: dict[str, Series], random: float, path: Path) -> None:
+    """Draw returns, beta and measured bias over frames."""
+    figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
+    names = ("return of 10 evaluation episodes", "beta", "measured bias")
+    repeat = REDUCED["action_repeat"]
+    for axis, metric, title in zip(axes, ("eval/mean_reward", "train/beta", "bias/mean"), names, strict=True):
+        for name, series in found.items():
+            steps, values = series.get(metric, ([], []))
+            axis.plot([repeat * step for step in steps], values, ".-", color=COLOURS[name], label=name)
+        axis.set_title(title, fontsize=9)
+        axis.set_xlabel("frames", fontsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].axhline(random, color="#9aa3ab", ls="--", label="random actions")
+    axes[0].set_ylim(bottom=0)
+    axes[0].legend(fontsize=7, frameon=False)
+    figure.savefig(path, dpi=100)
+
+
+def write(found: dict[str, Series], random: float, path: Path) -> None:
+    """Write the numbers behind the curves."""
+    with path.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["preset", "step", "metric", "value"])
+        table.writerow(["random", 0, METRICS[0], f"{random:.3f}"])
+        for name, series in found.items():
+            for metric in METRICS:
+                for step, value in zip(*series.get(metric, ([], [])), strict=True):
+                    if step % REDUCED["evaluation"]["every"] == 0:
+                        table.writerow([name, step, metric, f"{value:.3f}"])
+
+
+if __name__ == "__main__":
+    place = Path(__file__).parent
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/docs")
+    runs = {name: read_metrics(run(reduced(name), root / name / "seed_0").path) for name in COLOURS}
+    baseline = random_return()
+    draw(runs, baseline, place / "cartpole.png")
+    write(runs, baseline, place / "cartpole.csv")
