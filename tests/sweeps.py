@@ -54,7 +54,7 @@ def trainer_below(pid):
     return None
 
 
-def wait_until(condition, timeout=120):
+def wait_until(condition, timeout=240):
     until = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < until, "it did not happen in time"

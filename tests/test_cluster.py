@@ -15,6 +15,8 @@ from pessimism.cli import main
 from sweeps import SMALL, TASK, checkpointed, descendants, finish, start, train_alone, trainer_below, wait_until
 
 pytest.importorskip("ray", reason="Ray is not installed (extra: cluster)")
+pytestmark = pytest.mark.timeout(600)
+ATTEMPTS = 3  # Ray gives a node's agents 15 seconds to start, too few where others use the machine
 STEPS = 400
 RUNS = [Path(f"runs/sweep/gpl-sac/InvertedPendulum-v4/seed_{seed}") for seed in (0, 1)]
 
@@ -38,19 +40,24 @@ def cluster(monkeypatch):
     def node(*words):
         command = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=1", *words]
         command += ["--disable-usage-stats", f"--object-store-memory={80 * 2**20}"]
-        output = place / f"node{len(nodes)}.log"
-        with output.open("w") as log:
-            nodes.append(subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
-        wait_until(lambda: "Ray runtime started" in output.read_text())
-        return nodes[-1]
+        for _ in range(ATTEMPTS):
+            output = place / f"node{len(nodes)}.log"
+            with output.open("w") as log:
+                nodes.append(subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+            wait_until(lambda where=output: nodes[-1].poll() is not None or "runtime started" in where.read_text())
+            if nodes[-1].poll() is None:
+                return nodes[-1]
+        raise AssertionError(output.read_text())
 
-    port = address.rpartition(":")[2]
-    node("--head", f"--port={port}", f"--temp-dir={place}/ray", "--include-dashboard=false")
-    yield address, node
-    for process in nodes:
-        process.terminate()
-        process.wait(timeout=60)
-    shutil.rmtree(place)
+    try:
+        port = address.rpartition(":")[2]
+        node("--head", f"--port={port}", f"--temp-dir={place}/ray", "--include-dashboard=false")
+        yield address, node
+    finally:
+        for process in nodes:
+            process.terminate()
+            process.wait(timeout=60)
+        shutil.rmtree(place)
 
 
 def kill_node(process):
