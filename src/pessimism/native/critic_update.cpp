@@ -236,7 +236,7 @@ class Member {
         for (int parameter : {FIRST_BIAS, GAIN, SHIFT, INNER_BIAS, OUTER_BIAS, HEAD, HEAD_BIAS})
             if (net[parameter]) {
                 adam(parameter, 0, p.size(parameter), w.by[parameter]);
-                average(parameter, 1.f);
+                average(parameter, 0, p.size(parameter));
             }
         return loss;
     }
@@ -348,12 +348,14 @@ class Member {
 
     // The weight gradient inputs^T gradients [count, size], a block of rows at a time, each used at once.
     void update_matrix(int parameter, Index count, const float* inputs, const float* gradients) {
+        const bool projected = p.left[parameter];  // the average then has to wait for the whole matrix
         for_blocks(count, [&](Index i, Index rows) {
             prefetch_state(parameter, i * size, rows * size);
             any_block<true>(rows, p.batch, inputs + i, count, gradients, size, w.rows, w.gathered);
             adam(parameter, i * size, rows * size, w.rows);
+            if (!projected) average(parameter, i * size, rows * size);
         });
-        average(parameter, project(parameter));
+        if (projected) scale_and_average(parameter, project(parameter));
     }
 
     void update_outer() {
@@ -362,7 +364,7 @@ class Member {
             add_scaled(w.rows, w.by_hidden[i], of(HEAD), size);
             adam(OUTER, i * size, size, w.rows);
         }
-        average(OUTER, project(OUTER));
+        scale_and_average(OUTER, project(OUTER));
     }
 
     // While rows i to i + count of the batch are worked on, ask for as large a share of what comes next.
@@ -405,16 +407,19 @@ class Member {
         return 1 / sigma;
     }
 
-    // Scale the weights, and move the averaged ones towards them.
-    void average(int parameter, float factor) const {
-        const Index offset = n * p.size(parameter);
-        float *__restrict weight = p.online[parameter] + offset, *__restrict averaged = p.averaged[parameter] + offset;
-        const float tau = p.tau;
+    void scale_and_average(int parameter, float factor) const {
         const Index count = p.size(parameter);
-        for (Index j = 0; j < count; j++) {
-            weight[j] *= factor;
-            averaged[j] += tau * (weight[j] - averaged[j]);
-        }
+        float* weight = p.online[parameter] + n * count;
+        for (Index j = 0; j < count; j++) weight[j] *= factor;
+        average(parameter, 0, count);
+    }
+
+    // Move the averaged weights towards the weights.
+    void average(int parameter, Index begin, Index count) const {
+        const Index offset = n * p.size(parameter) + begin;
+        const float *__restrict weight = p.online[parameter] + offset, tau = p.tau;
+        float* __restrict averaged = p.averaged[parameter] + offset;
+        for (Index j = 0; j < count; j++) averaged[j] += tau * (weight[j] - averaged[j]);
     }
 };
 
