@@ -1,6 +1,6 @@
-"""Train gpl-drq and drqv2 on dmc/cartpole-swingup from pixels at a reduced setting, and draw the curves.
+"""Train gpl-drq and drqv2 on dmc/cheetah-run from pixels at a reduced setting, and draw the curves.
 
-python docs/pixels/cartpole.py [directory of the runs]
+python docs/pixels/cheetah.py [directory of the runs]
 
 Runs that are done are not repeated; the settings below are the only difference to the presets.
 """
@@ -21,24 +21,24 @@ from pessimism.run import env_factory, run
 mpl.use("Agg")
 from matplotlib import pyplot
 
-TASK = "dmc/cartpole-swingup"
+TASK = "dmc/cheetah-run"
 REDUCED: dict[str, Any] = {
     "env": TASK,
     "env_kwargs": {"quality": "fast"},
     "steps": 10_000,
-    "action_repeat": 8,
+    "action_repeat": 4,
     "update_every": 1,
     "pixels": {"size": 64, "filters": 16},
     "hidden": 256,
     "critic": {"hidden": 256},
-    "batch_size": 128,
+    "batch_size": 64,
     "lr": 5e-4,
     "random_steps": 500,
-    "noise": (1.0, 0.1, 5000),
+    "noise": (1.0, 0.2, 4000),
     "replay_capacity": 100_000,
-    "evaluation": {"every": 1000, "episodes": 10},
-    "bias": {"every": 2000, "episodes": 4},
-    "checkpoint": {"every": 2000},
+    "evaluation": {"every": 1000, "episodes": 5},
+    "bias": {"every": 2500, "episodes": 2},
+    "checkpoint": {"every": 1000},
     "threads": 1,
 }
 COLOURS = {"gpl-drq": "#1f5fa8", "drqv2": "#b5382a"}
@@ -67,7 +67,7 @@ def random_return(episodes: int = 20) -> float:
 def draw(found: dict[str, Series], random: float, path: Path) -> None:
     """Draw returns, beta and measured bias over frames."""
     figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
-    names = ("return of 10 evaluation episodes", "beta", "measured bias")
+    names = ("return of 5 evaluation episodes", "beta", "measured bias")
     repeat = REDUCED["action_repeat"]
     for axis, metric, title in zip(axes, ("eval/mean_reward", "train/beta", "bias/mean"), names, strict=True):
         for name, series in found.items():
@@ -100,5 +100,5 @@ if __name__ == "__main__":
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/docs")
     runs = {name: read_metrics(run(reduced(name), root / name / "seed_0").path) for name in COLOURS}
     baseline = random_return()
-    draw(runs, baseline, place / "cartpole.png")
-    write(runs, baseline, place / "cartpole.csv")
+    draw(runs, baseline, place / "cheetah.png")
+    write(runs, baseline, place / "cheetah.csv")
