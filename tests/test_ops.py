@@ -82,3 +82,18 @@ def test_a_compiled_step_changes_what_the_eager_one_changes():
         torch.testing.assert_close(value, two.state_dict()[name], atol=1e-6, rtol=1e-5)
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
+def test_many_agents_may_be_compiled_in_one_process():
+    class Scale(nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.weight = torch.full((size,), 2.0)
+
+        def double(self, values):
+            return values * self.weight
+
+    for size in range(1, 11):  # torch gives up after 8 of a class by itself
+        assert compiled(Scale(size).double)(torch.ones(size)).tolist() == [2.0] * size

@@ -75,6 +75,7 @@ def draw(found: dict[str, Series], random: float, path: Path) -> None:
             axis.plot([repeat * step for step in steps], values, ".-", color=COLOURS[name], label=name)
         axis.set_title(title, fontsize=9)
         axis.set_xlabel("frames", fontsize=8)
+        axis.locator_params(axis="x", nbins=4)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].axhline(random, color="#9aa3ab", ls="--", label="random actions")
     axes[0].set_ylim(bottom=0)

@@ -8,6 +8,8 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor, nn
 
+AGENTS = 1000  # compiled in one process: torch counts each as a recompilation of its class, and stops at 8
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -87,7 +89,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     graph = torch.compile(function, fullgraph=True, dynamic=False, options={"cpp_wrapper": True})
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        with torch._dynamo.config.patch(trace_autograd_ops=True):
+        with torch._dynamo.config.patch(trace_autograd_ops=True, recompile_limit=AGENTS):
             return graph(*args, **kwargs)
 
     return call
