@@ -1,4 +1,4 @@
-"""Time compiled updates: python docs/update_time.py [CRITICS] [BATCH] [SECONDS]. OpenMP's variables count."""
+"""Time compiled updates: python docs/update_time.py [CRITICS] [BATCH] [SECONDS] [plain]. OMP_* variables count."""
 
 import statistics
 import sys
@@ -7,8 +7,10 @@ import time
 from pessimism.bench.contestants import own_step
 from pessimism.bench.worker import Setting
 
-members, batch, seconds = [*map(int, sys.argv[1:]), *(5, 128, 8)[len(sys.argv) - 1 :]]
-step = own_step(Setting(contestant="pessimism-compiled", critic="residual", members=members, batch=batch))
+numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+members, batch, seconds = [*numbers, *(5, 128, 8)[len(numbers) :]]
+critic = "plain" if "plain" in sys.argv else "residual"
+step = own_step(Setting(contestant="pessimism-compiled", critic=critic, members=members, batch=batch))
 for _ in range(3):  # the first compiles
     step()
 times = []

@@ -58,7 +58,8 @@ class Status:
     def end(self, outcome: Outcome) -> None:
         """Take note of how the run ended."""
         self.state, self.reason = outcome.state, outcome.reason
-        self.step, self.score = progress(Path(self.work.path) / records.METRICS)
+        logged, self.score = progress(Path(self.work.path) / records.METRICS)
+        self.step = self.steps if self.state == "done" else logged  # the last line may be of an earlier step
 
 
 def progress(metrics: Path) -> tuple[int, float | None]:
