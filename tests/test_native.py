@@ -18,13 +18,18 @@ from pessimism.values import quantile_huber_loss, squared_td_loss
 
 TAU, ACT = 0.01, 3
 needs_library = pytest.mark.skipif(isinstance(library.load(), str), reason=str(library.load()))
+needs_tiles = pytest.mark.skipif(not library.has_tiles(), reason="the processor has no AMX")
+products = pytest.mark.parametrize(
+    "tiles", [pytest.param(False, id="vectors"), pytest.param(True, id="tiles", marks=needs_tiles)]
+)
 
 
 class Learner:
     """A critic, its average and its optimizer."""
 
-    def __init__(self, build, members, inputs, hidden):
+    def __init__(self, build, members, inputs, hidden, tiles=None):
         torch.manual_seed(0)
+        self.tiles = tiles
         self.critic = build(inputs, members=members, hidden=hidden)
         with torch.no_grad():  # no parameter at a special value
             for parameter in self.critic.parameters():
@@ -34,7 +39,7 @@ class Learner:
     def start(self):
         self.averaged = copy.deepcopy(self.critic).requires_grad_(False)
         self.optimizer = Adam(self.critic.parameters(), 1e-3, eps=1e-3)  # large: no step of the sign of rounding
-        self.native = CriticUpdate(self.critic, self.averaged, self.optimizer, TAU)
+        self.native = CriticUpdate(self.critic, self.averaged, self.optimizer, TAU, tiles=self.tiles)
 
     def copied(self, dtype):
         """Return the same learner, at its start."""
@@ -69,12 +74,14 @@ def draw(seed, batch, inputs):
 
 
 @needs_library
+@products
 @pytest.mark.parametrize("build", [plain_critic, residual_critic])
 @pytest.mark.parametrize(
-    ("members", "batch", "inputs", "hidden"), [(2, 7, 23, 64), (5, 29, 45, 32), (3, 1, 376, 96), (10, 256, 23, 256)]
+    "sizes", [(2, 7, 23, 64), (5, 29, 45, 32), (3, 1, 376, 96), (10, 256, 23, 256), (2, 100, 5, 320)], ids=str
 )
-def test_updates_agree_with_torch(build, members, batch, inputs, hidden):
-    fast = Learner(build, members, inputs, hidden)
+def test_updates_agree_with_torch(build, sizes, tiles):
+    members, batch, inputs, hidden = sizes
+    fast = Learner(build, members, inputs, hidden, tiles)
     exact = fast.copied(torch.float64)
     for step in range(4):
         given = draw(step, batch, inputs)
@@ -85,9 +92,35 @@ def test_updates_agree_with_torch(build, members, batch, inputs, hidden):
         torch.testing.assert_close(value.double(), state[name].double(), atol=1e-6, rtol=1e-4)
 
 
+@needs_tiles
+def test_products_in_parts_are_no_less_exact_than_float32():
+    learner = Learner(plain_critic, 10, 23, 256)
+    obs, action, _ = draw(0, 256, 23)
+    exact = learner.copied(torch.float64).averaged(obs.double(), action.double())
+    ours, theirs = (
+        (values.double() - exact).square().mean().sqrt()
+        for values in (learner.native.target_values(obs, action), learner.averaged(obs, action))
+    )
+    assert ours <= theirs
+
+
 @needs_library
-def test_the_number_of_threads_does_not_change_a_bit():
-    start, threads, states = Learner(residual_critic, 5, 11, 64), torch.get_num_threads(), []
+@products
+def test_what_is_not_finite_is_not_hidden(tiles):
+    learner = Learner(plain_critic, 2, 7, 32, tiles)
+    obs, action, target = draw(0, 8, 7)
+    obs[3, 0], obs[4, 0] = float("nan"), float("inf")
+    finite = learner.native.target_values(obs, action).isfinite()
+    assert finite[:, [0, 1, 2, 5, 6, 7]].all()
+    assert not finite[:, 3:5].any()
+    loss, _ = learner.native.learn(obs, action, target)
+    assert not loss.isfinite()
+
+
+@needs_library
+@products
+def test_the_number_of_threads_does_not_change_a_bit(tiles):
+    start, threads, states = Learner(residual_critic, 5, 11, 64, tiles), torch.get_num_threads(), []
     for count in (1, 2, 3):
         one = start.copied(torch.float32)  # as drawn once: how a matrix is made orthogonal depends on threads
         torch.set_num_threads(count)

@@ -17,7 +17,7 @@ from rich.table import Table
 from pessimism.build import build_agent
 from pessimism.config import Config
 from pessimism.envs.rendering import BACKENDS, choose
-from pessimism.native.library import load
+from pessimism.native.library import has_tiles, load
 from pessimism.ops import compiler
 from pessimism.types import Batch
 
@@ -49,7 +49,8 @@ def examine(console: Console) -> int:
         table.add_row(name, metadata.version(name) if there else "missing", hint)
     table.add_row("C++ compiler", compiler() or "missing", "" if compiler() else "updates run uncompiled, slower")
     native = load()
-    table.add_row("update in C++", *(("no", native) if isinstance(native, str) else ("yes", "")))
+    instructions = "AMX" if has_tiles() else "AVX-512"
+    table.add_row("update in C++", *(("no", native) if isinstance(native, str) else ("yes", instructions)))
     for row in _renderers():
         table.add_row(*row)
     table.add_row("threads", str(torch.get_num_threads()), f"of {os.cpu_count()} cores; --threads N")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from pessimism.native.library import load
+from pessimism.native.library import has_tiles, load
 from pessimism.nn.critic import EnsembleCritic, ResidualBlock, ResidualCritic
 from pessimism.nn.ensemble import EnsembleLinear
 from pessimism.ops import Adam
@@ -26,7 +26,7 @@ class Problem(ctypes.Structure):
     """The C++ structure of the same name."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("members", "batch", "inputs", "hidden", "threads")),
+        *((name, ctypes.c_int64) for name in ("members", "batch", "inputs", "hidden", "threads", "tiles")),
         *((name, Pointers) for name in ("online", "averaged", "means", "squares", "left", "right")),
         *((name, ctypes.c_float) for name in ("norm_epsilon", "first_decay", "second_decay", "epsilon", "tau")),
     )
@@ -57,10 +57,18 @@ def _is_known(critic: EnsembleCritic) -> bool:
 class CriticUpdate:
     """Values of the target critics, and one step of TD-learning, for critics that are `covered`."""
 
-    def __init__(self, critic: EnsembleCritic, averaged: EnsembleCritic, optimizer: Adam, tau: float) -> None:
+    def __init__(
+        self,
+        critic: EnsembleCritic,
+        averaged: EnsembleCritic,
+        optimizer: Adam,
+        tau: float,
+        *,
+        tiles: bool | None = None,  # as the processor has them
+    ) -> None:
         block = critic.body[-1]
         norm_epsilon = block.norm.eps if isinstance(block, ResidualBlock) else 0.0
-        self.optimizer = optimizer
+        self.optimizer, self.tiles = optimizer, has_tiles() if tiles is None else tiles
         self.problem, self.key = Problem(), (0, 0, 0, 0)
         self.members, self.hidden, _ = critic.head.weight.shape
         self.constants = (norm_epsilon, *optimizer.betas, optimizer.eps, tau)
@@ -94,7 +102,7 @@ class CriticUpdate:
         key = (self.optimizer.targets[0].data_ptr(), *inputs.shape, torch.get_num_threads())
         if key != self.key:
             self.key, (_, batch, width, threads) = key, key
-            sizes = (self.members, batch, width, self.hidden, threads)
+            sizes = (self.members, batch, width, self.hidden, threads, self.tiles)
             pointers = (
                 Pointers(*(None if tensor is None else tensor.data_ptr() for tensor in slots))
                 for slots in self.tensors

@@ -1,34 +1,33 @@
-// The critics' TD-learning on a processor with AVX-512, one member of the ensemble at a time.
+// The critics' TD-learning, one member of the ensemble at a time.
 //
 // A member's weights, activations and gradients fit into one core's second-level cache. Each thread owns some
 // members and takes each through its whole update (forward, loss, backward, Adam, spectral projection, Polyak
 // average), where batched products would stream all members through memory between any two of these steps.
 // No sum is shared between threads: results do not depend on their number or timing, bit for bit.
 //
+// How matrices are multiplied depends on the processor: with its vectors (avx512.hpp) or its tiles (amx.hpp).
+//
 // Both critics are one network here. With h = relu(x W1 + b1), z = relu(f(h) W2 + b2), per transition:
 //   plain:    f(h) = h,             value = z . V + c
 //   residual: f(h) = layer norm,    value = z . (W3 V) + (h + b3) . V + c
 // As the value is one number, the outer matrix W3 only ever meets vectors: so do its gradients, of rank one.
 
-#include <immintrin.h>
-
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
+#include <type_traits>
 #include <utility>
-#include <vector>
 
-using Index = int64_t;
-using Vector = __m512;
-constexpr Index LANES = 16;
-constexpr Index WIDTH = 2 * LANES;  // columns of a tile
-constexpr Index HEIGHT = 14;        // rows of a tile: 28 sums, and 4 registers for the operands
+#include "avx512.hpp"
+#if defined(__AMX_BF16__) && defined(__linux__)
+#include "amx.hpp"
+#else
+namespace amx = avx512;
+#endif
 
 // The order of the critic's parameters; a plain critic has null pointers where it has no such layer.
 enum Parameter { FIRST, FIRST_BIAS, GAIN, SHIFT, INNER, INNER_BIAS, OUTER, OUTER_BIAS, HEAD, HEAD_BIAS, PARAMETERS };
 
 extern "C" struct Problem {  // mirrored by ctypes
-    Index members, batch, inputs, hidden, threads;
+    Index members, batch, inputs, hidden, threads, tiles;
     float *online[PARAMETERS], *averaged[PARAMETERS], *means[PARAMETERS], *squares[PARAMETERS];
     float *left[PARAMETERS], *right[PARAMETERS];  // singular vectors of the matrices that are projected, else null
     float norm_epsilon, first_decay, second_decay, epsilon, tau;
@@ -46,192 +45,56 @@ extern "C" struct Problem {  // mirrored by ctypes
 
 namespace {
 
-// ---- vectors -----------------------------------------------------------------------------------------------
+constexpr auto nothing = [](Index, Index) {};
 
-inline Vector load(const float* from) { return _mm512_loadu_ps(from); }
-inline void store(float* to, Vector value) { _mm512_storeu_ps(to, value); }
-inline Vector all(float value) { return _mm512_set1_ps(value); }
-inline Vector positive(Vector gate, Vector value) {  // value where gate > 0, else 0
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(gate, _mm512_setzero_ps(), _CMP_GT_OQ), value);
-}
-
-float dot(const float* a, const float* b, Index size) {
-    Vector even = all(0), odd = all(0);
-    for (Index j = 0; j < size; j += WIDTH) {
-        even += load(a + j) * load(b + j);
-        odd += load(a + j + LANES) * load(b + j + LANES);
-    }
-    return _mm512_reduce_add_ps(even + odd);
-}
-
-void add_scaled(float* to, float scale, const float* from, Index size) {
-    for (Index j = 0; j < size; j += LANES) store(to + j, load(to + j) + all(scale) * load(from + j));
-}
-
-void prefetch(const float* from, Index count) {  // into the second-level cache
-    for (Index j = 0; j < count; j += LANES) _mm_prefetch(reinterpret_cast<const char*>(from + j), _MM_HINT_T1);
-}
-
-// ---- matrix products: row-major operands, hidden-wide results ----------------------------------------------
-
-// One tile of C = A B. The element of A in row r and column k lies at a[r * row + k * column].
-template <int ROWS, bool TRANSPOSED>
-void tile(Index inner, const float* a, Index stride, const float* b, Index width, float* c) {
-    Vector sums[ROWS][2];
-    for (int r = 0; r < ROWS; r++) sums[r][0] = sums[r][1] = all(0);
-    const float* rows[(ROWS + 2) / 3];  // every third row: the others are reached by an index register
-    for (int g = 0; g < (ROWS + 2) / 3; g++) rows[g] = a + 3 * g * stride;
-    for (Index k = 0; k < inner; k++, b += width) {
-        const Vector b0 = load(b), b1 = load(b + LANES);
-#pragma GCC unroll 16
-        for (int r = 0; r < ROWS; r++) {
-            const Vector x = all(TRANSPOSED ? a[r] : rows[r / 3][r % 3 * stride]);
-            sums[r][0] = _mm512_fmadd_ps(x, b0, sums[r][0]);
-            sums[r][1] = _mm512_fmadd_ps(x, b1, sums[r][1]);
-        }
-        if (TRANSPOSED) a += ROWS;
-        else for (auto& row : rows) row++;
-    }
-    for (int r = 0; r < ROWS; r++) {
-        store(c + r * width, sums[r][0]);
-        store(c + r * width + LANES, sums[r][1]);
-    }
-}
-
-// C[ROWS, width] = A[ROWS, inner] B[inner, width]. Transposed, A's rows are columns in memory and are first
-// gathered, so that they are read once from a distance and not once for each tile.
-template <int ROWS, bool TRANSPOSED>
-void block(Index inner, const float* a, Index stride, const float* b, Index width, float* c, float* gathered) {
-    if (TRANSPOSED) {
-        for (Index k = 0; k < inner; k++)
-            for (int r = 0; r < ROWS; r++) gathered[k * ROWS + r] = a[k * stride + r];
-        a = gathered;
-    }
-    for (Index j = 0; j < width; j += WIDTH) tile<ROWS, TRANSPOSED>(inner, a, stride, b + j, width, c + j);
-}
-
-template <bool TRANSPOSED>
-void any_block(Index rows, Index inner, const float* a, Index stride, const float* b, Index width, float* c,
-               float* gathered) {
-    using Block = void (*)(Index, const float*, Index, const float*, Index, float*, float*);
-    static const Block blocks[HEIGHT] = {
-        block<1, TRANSPOSED>,  block<2, TRANSPOSED>,  block<3, TRANSPOSED>,  block<4, TRANSPOSED>,
-        block<5, TRANSPOSED>,  block<6, TRANSPOSED>,  block<7, TRANSPOSED>,  block<8, TRANSPOSED>,
-        block<9, TRANSPOSED>,  block<10, TRANSPOSED>, block<11, TRANSPOSED>, block<12, TRANSPOSED>,
-        block<13, TRANSPOSED>, block<14, TRANSPOSED>};
-    blocks[rows - 1](inner, a, stride, b, width, c, gathered);
-}
-
-// Cut the rows into blocks as equal as can be: a last block of one row would run at an eighth of the speed.
-template <class Body>
-void for_blocks(Index rows, Body body) {
-    const Index blocks = (rows + HEIGHT - 1) / HEIGHT;
-    for (Index n = 0; n < blocks; n++) {
-        const Index begin = rows * n / blocks, end = rows * (n + 1) / blocks;
-        body(begin, end - begin);
-    }
-}
-
-void transpose16(const float* from, float* to, Index width) {
-    Vector a[LANES], b[LANES];
-    for (int i = 0; i < 16; i++) a[i] = load(from + i * width);
-    for (int i = 0; i < 16; i += 2) {
-        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
-        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4)
-        for (int j = 0; j < 2; j++) {
-            const __m512d low = _mm512_castps_pd(b[i + j]), high = _mm512_castps_pd(b[i + j + 2]);
-            a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
-            a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
-        }
-    for (int i = 0; i < 16; i += 8)
-        for (int j = 0; j < 4; j++) {
-            b[i + j] = _mm512_shuffle_f32x4(a[i + j], a[i + j + 4], 0x88);
-            b[i + j + 4] = _mm512_shuffle_f32x4(a[i + j], a[i + j + 4], 0xdd);
-        }
-    for (int j = 0; j < 8; j++) {
-        store(to + j * width, _mm512_shuffle_f32x4(b[j], b[j + 8], 0x88));
-        store(to + (j + 8) * width, _mm512_shuffle_f32x4(b[j], b[j + 8], 0xdd));
-    }
-}
-
-void transpose(Index size, const float* from, float* to) {
-    for (Index i = 0; i < size; i += LANES)
-        for (Index j = 0; j < size; j += LANES) transpose16(from + i * size + j, to + j * size + i, size);
-}
-
-// ---- one member --------------------------------------------------------------------------------------------
-
+template <class Product>
 struct Workspace {  // a thread's own, kept between calls
-    std::vector<float> memory;
-    float *first, *normal, *hidden, *gradient;  // [batch, hidden]
-    float *transposed;                          // [hidden, hidden]
-    float *gathered, *rows;                     // of a block of a weight gradient, and its result
-    float *centre, *scale, *errors;             // [batch]
-    float *readout, *image, *by_hidden, *by_first;  // [hidden]
-    float* by[PARAMETERS];                      // gradients of the parameters that are vectors
+    Memory memory;
+    Product first_layer, square_layer;
+    float *first, *normal, *hidden, *gradient;      // [batch, hidden]
+    float *rows, *next_rows;                        // some of a weight gradient's
+    float *centre, *scale, *errors;                 // [batch]
+    float *readout, *image, *by_hidden;             // [hidden]
+    float* by[PARAMETERS];                          // gradients of the parameters that are vectors
 
     void fit(Index batch, Index hidden) {
-        const Index padded = (batch + LANES - 1) / LANES * LANES;
-        const Index wanted = 4 * padded * hidden + hidden * hidden + HEIGHT * (padded + hidden) + 3 * padded +
-                             (4 + PARAMETERS) * hidden + LANES;
-        if (Index(memory.size()) < wanted) memory.resize(wanted);
-        auto* next = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+        const Index room = (batch + Product::STRIP) * hidden, padded = (batch + LANES - 1) / LANES * LANES;
+        float* next = memory.fit(4 * room + 2 * Product::STRIP * hidden + 3 * padded + (3 + PARAMETERS) * hidden);
         const auto take = [&](Index size) { return std::exchange(next, next + size); };
-        for (float** part : {&first, &normal, &this->hidden, &gradient}) *part = take(padded * hidden);
-        transposed = take(hidden * hidden);
-        gathered = take(HEIGHT * padded);
-        rows = take(HEIGHT * hidden);
+        for (float** part : {&first, &normal, &this->hidden, &gradient}) *part = take(room);
+        rows = take(Product::STRIP * hidden);
+        next_rows = take(Product::STRIP * hidden);
         for (float** part : {&centre, &scale, &errors}) *part = take(padded);
-        for (float** part : {&readout, &image, &by_hidden, &by_first}) *part = take(hidden);
+        for (float** part : {&readout, &image, &by_hidden}) *part = take(hidden);
         for (float*& part : by) part = take(hidden);
     }
 };
 
+template <class Product>
 class Member {
   public:
-    Member(const Problem& problem, Index index, Workspace& space)
+    Member(const Problem& problem, Index index, Workspace<Product>& space)
         : p(problem), n(index), w(space), size(problem.hidden), residual(problem.residual()) {}
 
-    // Evaluate the network with the given weights; activations stay in the workspace for `backward`.
-    void forward(float* const* weights, const float* x, float* values) {
-        net = weights;
-        const float *bias = of(FIRST_BIAS), *head = of(HEAD);
-        for_blocks(p.batch, [&](Index i, Index count) {
-            prefetch_share(of(INNER), size * size, i, count);
-            any_block<false>(count, p.inputs, x + i * p.inputs, p.inputs, of(FIRST), size, w.first + i * size, nullptr);
-            for (Index b = i; b < i + count; b++) {
-                bias_relu(w.first + b * size, bias);
-                if (residual) normalise(b);
-            }
-        });
-        float offset = *of(HEAD_BIAS);
-        if (residual) {
-            for (Index i = 0; i < size; i++) w.readout[i] = dot(of(OUTER) + i * size, head, size);
-            offset += dot(of(OUTER_BIAS), head, size);
-        } else {
-            std::copy_n(head, size, w.readout);
-        }
-        for_blocks(p.batch, [&](Index i, Index count) {
-            any_block<false>(count, size, features() + i * size, size, of(INNER), size, w.hidden + i * size, nullptr);
-            for (Index b = i; b < i + count; b++) {
-                bias_relu(w.hidden + b * size, of(INNER_BIAS));
-                values[b] = dot(w.hidden + b * size, w.readout, size) + offset;
-                if (residual) values[b] += dot(w.first + b * size, head, size);
-            }
-        });
+    // Values of the averaged network.
+    void evaluate(const float* x, float* values) {
+        forward(p.averaged, x, values, false, nothing);
     }
 
-    // After a forward pass of the online network: one step of Adam towards the target. Returns the loss.
-    float learn(const float* x, const float* values, const float* target, float rate, float square_scale) {
+    // One step of Adam towards the target. Leaves the values before it, and returns the loss.
+    float learn(const float* x, const float* target, float rate, float square_scale, float* values) {
         step_rate = rate;
         step_scale = square_scale;
+        loss = 0;
         for (float* sum : w.by) std::fill_n(sum, size, 0.f);
-        const float loss = backward_head(values, target);
+        std::fill_n(w.by_hidden, size, 0.f);
+        forward(p.online, x, values, true, [&](Index i, Index count) { backward_head(i, count, values, target); });
+        finish_head();
         backward_square();
-        update_matrix(INNER, size, features(), w.hidden);
-        update_matrix(FIRST, p.inputs, x, w.gradient);
+        Matrix inputs{residual ? w.normal : w.first, p.batch, size};
+        inputs.by_line = w.errors;
+        update_matrix(INNER, inputs, active(), w.readout);
+        update_matrix(FIRST, {x, p.batch, p.inputs}, {w.gradient, p.batch, size}, nullptr);
         if (residual) update_outer();
         for (int parameter : {FIRST_BIAS, GAIN, SHIFT, INNER_BIAS, OUTER_BIAS, HEAD, HEAD_BIAS})
             if (net[parameter]) {
@@ -244,81 +107,113 @@ class Member {
   private:
     const Problem& p;
     const Index n;
-    Workspace& w;
+    Workspace<Product>& w;
     const Index size;
     const bool residual;
     float* const* net = nullptr;
-    float step_rate = 0, step_scale = 0;
+    float step_rate = 0, step_scale = 0, loss = 0;
 
     float* of(int parameter) const { return net[parameter] + n * p.size(parameter); }
-    const float* features() const { return residual ? w.normal : w.first; }  // inputs of the square layer
+    Matrix active() const {  // which of the square layer's units are positive, once `backward_head` has said so
+        Matrix mask{w.hidden, p.batch, size};
+        mask.binary = true;
+        return mask;
+    }
+
+    // Evaluate the network with the given weights, some transitions at a time; `after(begin, count)` hears of their
+    // values. Activations stay in the workspace if they are to be kept.
+    template <class After>
+    void forward(float* const* weights, const float* x, float* values, bool keep, After after) {
+        net = weights;
+        const float* head = of(HEAD);
+        const float offset = *of(HEAD_BIAS) + (residual ? dot(of(OUTER_BIAS), head, size) : 0);
+        for (Index i = 0; i < size; i++) w.readout[i] = residual ? dot(of(OUTER) + i * size, head, size) : head[i];
+        w.first_layer.set({of(FIRST), p.inputs, size});
+        w.square_layer.set({of(INNER), size, size});
+        Product::for_strips(p.batch, [&](Index i, Index count) {
+            const Index begin = keep ? i * size : 0;
+            float *first = w.first + begin, *normal = w.normal + begin, *hidden = w.hidden + begin;
+            w.first_layer.multiply({x + i * p.inputs, count, p.inputs}, first, nothing);
+            for (Index b = 0; b < count; b++) {
+                bias_relu(first + b * size, of(FIRST_BIAS));
+                if (residual) normalise(first + b * size, normal + b * size, w.centre[i + b], w.scale[i + b]);
+            }
+            w.square_layer.multiply({residual ? normal : first, count, size}, hidden, nothing);
+            for (Index b = 0; b < count; b++) {
+                bias_relu(hidden + b * size, of(INNER_BIAS));
+                values[i + b] = dot(hidden + b * size, w.readout, size) + offset;
+                if (residual) values[i + b] += dot(first + b * size, head, size);
+            }
+            after(i, count);
+        });
+    }
 
     void bias_relu(float* row, const float* bias) const {
         for (Index j = 0; j < size; j += LANES) {
-            const Vector value = load(row + j) + load(bias + j);
-            store(row + j, positive(value, value));
+            store(row + j, _mm512_max_ps(all(0), load(row + j) + load(bias + j)));  // what is not a number stays so
         }
     }
 
-    void normalise(Index b) {
-        const float *in = w.first + b * size, *gain = of(GAIN), *shift = of(SHIFT);
-        float* out = w.normal + b * size;
+    void normalise(const float* in, float* out, float& centre, float& scale) const {
+        const float *gain = of(GAIN), *shift = of(SHIFT);
         Vector sum = all(0), squares = all(0);
         for (Index j = 0; j < size; j += LANES) sum += load(in + j);
-        const float centre = _mm512_reduce_add_ps(sum) / size;
+        centre = _mm512_reduce_add_ps(sum) / size;
         for (Index j = 0; j < size; j += LANES) {
             const Vector off = load(in + j) - all(centre);
             squares += off * off;
         }
-        const float scale = 1 / std::sqrt(_mm512_reduce_add_ps(squares) / size + p.norm_epsilon);
+        scale = 1 / std::sqrt(_mm512_reduce_add_ps(squares) / size + p.norm_epsilon);
         for (Index j = 0; j < size; j += LANES)
             store(out + j, (load(in + j) - all(centre)) * all(scale) * load(gain + j) + load(shift + j));
-        w.centre[b] = centre;
-        w.scale[b] = scale;
     }
 
-    // From the loss 1/2 mean (value - target)^2 to the gradient before the square layer's ReLU, which takes
-    // the place of that layer's activations.
-    float backward_head(const float* values, const float* target) {
-        float loss = 0, total = 0;
-        std::fill_n(w.by_hidden, size, 0.f);
-        std::fill_n(w.by_first, size, 0.f);
-        for (Index b = 0; b < p.batch; b++) {
+    // From the loss 1/2 mean (value - target)^2 to the square layer. The gradient before its ReLU is
+    // error[b] readout[j] where the unit is active, else 0: zeros and ones take the place of the activations, and the
+    // factors come in where they cost nothing.
+    void backward_head(Index i, Index count, const float* values, const float* target) {
+        for (Index b = i; b < i + count; b++) {
             const float difference = values[b] - target[b], error = difference / p.batch;
-            float* row = w.hidden + b * size;
+            float *row = w.hidden + b * size, *by_bias = w.by[INNER_BIAS];
+            w.errors[b] = error;
             loss += 0.5f * difference * error;
-            total += w.errors[b] = error;
-            add_scaled(w.by_hidden, error, row, size);
-            if (residual) add_scaled(w.by_first, error, w.first + b * size, size);
+            *w.by[HEAD_BIAS] += error;
+            if (residual) add_scaled(w.by[HEAD], error, w.first + b * size, size);
             for (Index j = 0; j < size; j += LANES) {
-                const Vector gradient = positive(load(row + j), all(error) * load(w.readout + j));
-                store(row + j, gradient);
-                store(w.by[INNER_BIAS] + j, load(w.by[INNER_BIAS] + j) + gradient);
+                const Vector value = load(row + j), active = positive(value, all(1));
+                store(w.by_hidden + j, load(w.by_hidden + j) + all(error) * value);
+                store(by_bias + j, load(by_bias + j) + all(error) * active);
+                store(row + j, active);
             }
         }
-        *w.by[HEAD_BIAS] = total;
+    }
+
+    // What the sums over the batch still need.
+    void finish_head() {
+        for (Index j = 0; j < size; j++) w.by[INNER_BIAS][j] *= w.readout[j];
         if (!residual) {
             std::copy_n(w.by_hidden, size, w.by[HEAD]);
-            return loss;
+            return;
         }
-        std::copy_n(w.by_first, size, w.by[HEAD]);
+        const float total = *w.by[HEAD_BIAS];
         for (Index i = 0; i < size; i++) add_scaled(w.by[HEAD], w.by_hidden[i], of(OUTER) + i * size, size);
         add_scaled(w.by[HEAD], total, of(OUTER_BIAS), size);
         add_scaled(w.by[OUTER_BIAS], total, of(HEAD), size);
-        return loss;
     }
 
     // Through the square layer, the normalisation and the first ReLU.
     void backward_square() {
-        transpose(size, of(INNER), w.transposed);
-        for_blocks(p.batch, [&](Index i, Index count) {
-            float* out = w.gradient + i * size;
-            any_block<false>(count, size, w.hidden + i * size, size, w.transposed, size, out, nullptr);
+        Matrix weights{of(INNER), size, size};
+        weights.by_column = w.readout;
+        w.square_layer.set(weights.t());
+        Product::for_strips(p.batch, [&](Index i, Index count) {
+            w.square_layer.multiply(active().strip(i, count), w.gradient + i * size, nothing);
             for (Index b = i; b < i + count; b++) {
                 float *row = w.gradient + b * size, *first = w.first + b * size, *sums = w.by[FIRST_BIAS];
                 if (residual) backward_normalise(b);
+                const Vector factor = all(residual ? 1 : w.errors[b]);
                 for (Index j = 0; j < size; j += LANES) {
-                    const Vector gradient = positive(load(first + j), load(row + j));
+                    const Vector gradient = positive(load(first + j), factor * load(row + j));
                     store(row + j, gradient);
                     store(sums + j, load(sums + j) + gradient);
                 }
@@ -326,91 +221,110 @@ class Member {
         });
     }
 
+    // Takes the error in, too, and adds the gradient that passes by the block.
     void backward_normalise(Index b) {
         float *row = w.gradient + b * size, *by_gain = w.by[GAIN], *by_shift = w.by[SHIFT];
         const float *in = w.first + b * size, *gain = of(GAIN), *head = of(HEAD);
         const Vector centre = all(w.centre[b]), scale = all(w.scale[b]), error = all(w.errors[b]);
         Vector sum = all(0), along = all(0);
         for (Index j = 0; j < size; j += LANES) {
-            const Vector by_output = load(row + j), normal = (load(in + j) - centre) * scale;
+            const Vector by_output = error * load(row + j), normal = (load(in + j) - centre) * scale;
             const Vector by_normal = by_output * load(gain + j);
             store(by_gain + j, load(by_gain + j) + by_output * normal);
             store(by_shift + j, load(by_shift + j) + by_output);
+            store(row + j, by_normal);
             sum += by_normal;
             along += by_normal * normal;
         }
         const Vector mean = all(_mm512_reduce_add_ps(sum) / size), slope = all(_mm512_reduce_add_ps(along) / size);
         for (Index j = 0; j < size; j += LANES) {
-            const Vector normal = (load(in + j) - centre) * scale, by_normal = load(row + j) * load(gain + j);
-            store(row + j, scale * (by_normal - mean - normal * slope) + error * load(head + j));  // and the skip
+            const Vector normal = (load(in + j) - centre) * scale;
+            store(row + j, scale * (load(row + j) - mean - normal * slope) + error * load(head + j));
         }
     }
 
-    // The weight gradient inputs^T gradients [count, size], a block of rows at a time, each used at once.
-    void update_matrix(int parameter, Index count, const float* inputs, const float* gradients) {
-        const bool projected = p.left[parameter];  // the average then has to wait for the whole matrix
-        for_blocks(count, [&](Index i, Index rows) {
-            prefetch_state(parameter, i * size, rows * size);
-            any_block<true>(rows, p.batch, inputs + i, count, gradients, size, w.rows, w.gathered);
-            adam(parameter, i * size, rows * size, w.rows);
-            if (!projected) average(parameter, i * size, rows * size);
+    // The weight gradient inputs^T gradients, times factors of its columns if any, some rows at a time. A strip is used
+    // while the next one is computed: tiles and vectors work side by side.
+    void update_matrix(int parameter, const Matrix& inputs, const Matrix& gradients, const float* factors) {
+        w.square_layer.set(gradients);
+        start_image();
+        Index ready = 0, rows = 0;  // the strip that waits
+        const auto use = [&](Index share, Index shares) {
+            for (Index r = rows * share / shares; r < rows * (share + 1) / shares; r++) {
+                float* row = w.rows + r * size;
+                if (factors)
+                    for (Index j = 0; j < size; j += LANES) store(row + j, load(row + j) * load(factors + j));
+                update_row(parameter, ready + r, row);
+            }
+        };
+        Product::for_strips(inputs.columns, [&](Index i, Index count) {
+            w.square_layer.multiply(inputs.t().strip(i, count), w.next_rows, [&](Index share, Index shares) {
+                ask_for_state(parameter, i + count * share / shares, i + count * (share + 1) / shares);
+                use(share, shares);
+            });
+            std::swap(w.rows, w.next_rows);
+            ready = i, rows = count;
         });
-        if (projected) scale_and_average(parameter, project(parameter));
+        use(0, 1);
+        project(parameter);
     }
 
     void update_outer() {
+        start_image();
         for (Index i = 0; i < size; i++) {
-            std::fill_n(w.rows, size, 0.f);
-            add_scaled(w.rows, w.by_hidden[i], of(HEAD), size);
-            adam(OUTER, i * size, size, w.rows);
+            for (Index j = 0; j < size; j += LANES) store(w.rows + j, all(w.by_hidden[i]) * load(of(HEAD) + j));
+            update_row(OUTER, i, w.rows);
         }
-        scale_and_average(OUTER, project(OUTER));
+        project(OUTER);
     }
 
-    // While rows i to i + count of the batch are worked on, ask for as large a share of what comes next.
-    void prefetch_share(const float* from, Index total, Index i, Index count) const {
-        prefetch(from + total * i / p.batch, total * count / p.batch);
+    // Adam, and what else can be done while the row is in the first-level cache: the average, or the first half of the
+    // power iteration of a matrix whose average has to wait for its projection.
+    void update_row(int parameter, Index i, const float* gradient) const {
+        adam(parameter, i * size, size, gradient);
+        const float* left = p.left[parameter];
+        if (left) add_scaled(w.image, left[n * size + i], of(parameter) + i * size, size);
+        else average(parameter, i * size, size);
     }
 
-    // Ask for what Adam will need while the product is under way.
-    void prefetch_state(int parameter, Index begin, Index count) const {
-        const Index offset = n * p.size(parameter) + begin;
-        for (float* const* tensors : {p.means, p.squares, p.averaged}) prefetch(tensors[parameter] + offset, count);
+    // Ask for what Adam will need for rows i to end.
+    void ask_for_state(int parameter, Index i, Index end) const {
+        const Index offset = n * p.size(parameter) + i * size;
+        for (float* const* tensors : {p.means, p.squares, p.averaged})
+            prefetch(tensors[parameter] + offset, (end - i) * size);
     }
 
     void adam(int parameter, Index begin, Index count, const float* gradients) const {
         const Index offset = n * p.size(parameter) + begin;
         float *__restrict weight = p.online[parameter] + offset, *__restrict mean = p.means[parameter] + offset;
         float* __restrict square = p.squares[parameter] + offset;
-        const float keep = p.second_decay, epsilon = p.epsilon, rate = step_rate, scale = step_scale;
-        const float first = 1 - p.first_decay, second = 1 - p.second_decay;
-        for (Index j = 0; j < count; j++) {
-            const float g = gradients[j];
-            mean[j] += first * (g - mean[j]);
-            square[j] = keep * square[j] + second * g * g;
-            weight[j] -= rate * mean[j] / (std::sqrt(square[j] * scale) + epsilon);
+        const Vector first = all(1 - p.first_decay), keep = all(p.second_decay), second = all(1 - p.second_decay);
+        for (Index j = 0; j < count; j += LANES) {
+            const __mmask16 some = count - j >= LANES ? 0xffff : (1 << (count - j)) - 1;  // the last bias is alone
+            const Vector g = _mm512_maskz_loadu_ps(some, gradients + j), old = _mm512_maskz_loadu_ps(some, mean + j);
+            const Vector m = old + first * (g - old);
+            const Vector v = keep * _mm512_maskz_loadu_ps(some, square + j) + second * g * g;
+            const Vector step = all(step_rate) * m * reciprocal(root(v * all(step_scale)) + all(p.epsilon));
+            _mm512_mask_storeu_ps(mean + j, some, m);
+            _mm512_mask_storeu_ps(square + j, some, v);
+            _mm512_mask_storeu_ps(weight + j, some, _mm512_maskz_loadu_ps(some, weight + j) - step);
         }
     }
 
-    // One power iteration. Returns the factor that brings the largest singular value to 1 (1 if not projected).
-    float project(int parameter) {
-        if (!p.left[parameter]) return 1.f;
-        const float* weight = of(parameter);
-        float *left = p.left[parameter] + n * size, *right = p.right[parameter] + n * size;
-        std::fill_n(w.image, size, 0.f);
-        for (Index i = 0; i < size; i++) add_scaled(w.image, left[i], weight + i * size, size);
+    void start_image() const { std::fill_n(w.image, size, 0.f); }
+
+    // One power iteration, from the image of the left singular vector on; then the matrix is scaled so that its largest
+    // singular value is 1, and averaged. Nothing is done where nothing is projected.
+    void project(int parameter) {
+        if (!p.left[parameter]) return;
+        const Index count = p.size(parameter);
+        float *weight = of(parameter), *left = p.left[parameter] + n * size, *right = p.right[parameter] + n * size;
         const float norm = std::max(std::sqrt(dot(w.image, w.image, size)), 1e-12f);
         for (Index j = 0; j < size; j++) right[j] = w.image[j] / norm;
         for (Index i = 0; i < size; i++) w.image[i] = dot(weight + i * size, right, size);
         const float sigma = std::sqrt(dot(w.image, w.image, size));
         for (Index i = 0; i < size; i++) left[i] = w.image[i] / sigma;
-        return 1 / sigma;
-    }
-
-    void scale_and_average(int parameter, float factor) const {
-        const Index count = p.size(parameter);
-        float* weight = p.online[parameter] + n * count;
-        for (Index j = 0; j < count; j++) weight[j] *= factor;
+        for (Index j = 0; j < count; j++) weight[j] *= 1 / sigma;
         average(parameter, 0, count);
     }
 
@@ -423,31 +337,38 @@ class Member {
     }
 };
 
-template <class Body>
-void for_members(const Problem& p, Body body) {
+template <class Product, class Body>
+void for_members_by(const Problem& p, Body body) {
     const unsigned mode = _mm_getcsr();  // whether denormal numbers count: as the caller has it, in all threads
-#pragma omp parallel for schedule(static) num_threads(p.threads)
-    for (Index n = 0; n < p.members; n++) {
-        thread_local Workspace space;
+#pragma omp parallel num_threads(p.threads)
+    {
+        thread_local Workspace<Product> space;
+        [[maybe_unused]] const typename Product::Registers registers;
         _mm_setcsr(mode);
         space.fit(p.batch, p.hidden);
-        body(n, Member(p, n, space));
+#pragma omp for schedule(static)
+        for (Index n = 0; n < p.members; n++) body(n, Member<Product>(p, n, space));
     }
+}
+
+template <class Body>
+void for_members(const Problem& p, Body body) {
+    p.tiles ? for_members_by<amx::Product>(p, body) : for_members_by<avx512::Product>(p, body);
 }
 
 }  // namespace
 
+extern "C" bool has_tiles() { return !std::is_same_v<amx::Product, avx512::Product> && amx::Product::available(); }
+
 // x [batch, inputs] -> values [members, batch] of the averaged networks.
 extern "C" void target_values(const Problem* p, const float* x, float* values) {
-    for_members(*p, [&](Index n, Member member) { member.forward(p->averaged, x, values + n * p->batch); });
+    for_members(*p, [&](Index n, auto member) { member.evaluate(x, values + n * p->batch); });
 }
 
 // One update of all members towards target [batch]. Leaves values [members, batch] before it, and losses [members].
 extern "C" void learn(const Problem* p, const float* x, const float* target, float rate, float square_scale,
                       float* values, float* losses) {
-    for_members(*p, [&](Index n, Member member) {
-        float* own = values + n * p->batch;
-        member.forward(p->online, x, own);
-        losses[n] = member.learn(x, own, target, rate, square_scale);
+    for_members(*p, [&](Index n, auto member) {
+        losses[n] = member.learn(x, target, rate, square_scale, values + n * p->batch);
     });
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from pessimism.ops import compiler
 
 SOURCE = Path(__file__).with_name("critic_update.cpp")
+SOURCES = (SOURCE, *sorted(SOURCE.parent.glob("*.hpp")))
 MACHINE = ("-march=native", "-mprefer-vector-width=512")
 # No -ffast-math: linked into a library it would change the rounding of the whole process.
 FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")
@@ -25,10 +26,19 @@ def load() -> ctypes.CDLL | str:
         macros = _run(command, *MACHINE, "-x", "c++", "-dM", "-E", "/dev/null")
         if "__AVX512F__" not in macros:
             return "the processor has no AVX-512"
-        return ctypes.CDLL(str(_built(command, macros)))
+        library = ctypes.CDLL(str(_built(command, macros)))
     except (OSError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
         return f"the C++ source does not build: {reason.strip().splitlines()[0]}"
+    library.has_tiles.restype = ctypes.c_bool
+    return library
+
+
+@cache
+def has_tiles() -> bool:
+    """Say whether products go through the processor's AMX tiles, which the operating system has to allow."""
+    library = load()
+    return not isinstance(library, str) and bool(library.has_tiles())
 
 
 def _built(command: str, macros: str) -> Path:
@@ -38,7 +48,8 @@ def _built(command: str, macros: str) -> Path:
     """
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-    key = hashlib.sha256("\n".join([SOURCE.read_text(), *MACHINE, *FLAGS, macros]).encode()).hexdigest()
+    text = "\n".join([*(source.read_text() for source in SOURCES), *MACHINE, *FLAGS, macros])
+    key = hashlib.sha256(text.encode()).hexdigest()
     path = Path(cache_dir()) / "pessimism" / f"critic_update-{key[:16]}.so"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
