@@ -156,16 +156,12 @@ class Member {
 
     void normalise(const float* in, float* out, float& centre, float& scale) const {
         const float *gain = of(GAIN), *shift = of(SHIFT);
-        Vector sum = all(0), squares = all(0);
-        for (Index j = 0; j < size; j += LANES) sum += load(in + j);
-        centre = _mm512_reduce_add_ps(sum) / size;
-        for (Index j = 0; j < size; j += LANES) {
-            const Vector off = load(in + j) - all(centre);
-            squares += off * off;
-        }
-        scale = 1 / std::sqrt(_mm512_reduce_add_ps(squares) / size + p.norm_epsilon);
+        centre = sum_of(size, [=](Index j) { return load(in + j); }) / size;
+        const Vector middle = all(centre);
+        const float squares = sum_of(size, [=](Index j) { return (load(in + j) - middle) * (load(in + j) - middle); });
+        scale = 1 / std::sqrt(squares / size + p.norm_epsilon);
         for (Index j = 0; j < size; j += LANES)
-            store(out + j, (load(in + j) - all(centre)) * all(scale) * load(gain + j) + load(shift + j));
+            store(out + j, (load(in + j) - middle) * all(scale) * load(gain + j) + load(shift + j));
     }
 
     // From the loss 1/2 mean (value - target)^2 to the square layer. The gradient before its ReLU is
@@ -317,15 +313,16 @@ class Member {
     // singular value is 1, and averaged. Nothing is done where nothing is projected.
     void project(int parameter) {
         if (!p.left[parameter]) return;
-        const Index count = p.size(parameter);
         float *weight = of(parameter), *left = p.left[parameter] + n * size, *right = p.right[parameter] + n * size;
         const float norm = std::max(std::sqrt(dot(w.image, w.image, size)), 1e-12f);
         for (Index j = 0; j < size; j++) right[j] = w.image[j] / norm;
         for (Index i = 0; i < size; i++) w.image[i] = dot(weight + i * size, right, size);
         const float sigma = std::sqrt(dot(w.image, w.image, size));
         for (Index i = 0; i < size; i++) left[i] = w.image[i] / sigma;
-        for (Index j = 0; j < count; j++) weight[j] *= 1 / sigma;
-        average(parameter, 0, count);
+        for (Index i = 0; i < size; i++) {
+            for (Index j = 0; j < size; j++) weight[i * size + j] *= 1 / sigma;
+            average(parameter, i * size, size);
+        }
     }
 
     // Move the averaged weights towards the weights.

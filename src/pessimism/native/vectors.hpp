@@ -31,13 +31,19 @@ inline Vector root(Vector value) {  // of a number that is not negative
     return value * guess * (all(1.5f) - all(0.5f) * safe * guess * guess);
 }
 
-inline float dot(const float* a, const float* b, Index size) {
+// The sum of `term(j)` over j = 0, 16, 32, ... below size: two sums at a time, as an addition has to wait for the last.
+template <class Term>
+float sum_of(Index size, Term term) {
     Vector even = all(0), odd = all(0);
     for (Index j = 0; j < size; j += 2 * LANES) {
-        even += load(a + j) * load(b + j);
-        odd += load(a + j + LANES) * load(b + j + LANES);
+        even += term(j);
+        odd += term(j + LANES);
     }
     return _mm512_reduce_add_ps(even + odd);
+}
+
+inline float dot(const float* a, const float* b, Index size) {
+    return sum_of(size, [=](Index j) { return load(a + j) * load(b + j); });
 }
 
 inline void add_scaled(float* to, float scale, const float* from, Index size) {
