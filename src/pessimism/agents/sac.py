@@ -74,8 +74,9 @@ class SACAgent(nn.Module):
         self.td_loss, self.target_entropy = td_loss, target_entropy
         self.tau, self.actor_clip, self.lr, self.compiles = tau, actor_clip, lr, compile
         self.generator = generator or torch.Generator()  # of the noise in updates
-        self.update_critic = self._fast_update_critic() if compile else self._update_critic
+        self.update_critic = compiled(self._update_critic) if compile else self._update_critic
         self.update_actor = compiled(self._update_actor) if compile else self._update_actor
+        self.native = self._native_update() if compile else None
 
     @property
     def device(self) -> torch.device:
@@ -111,12 +112,10 @@ class SACAgent(nn.Module):
         with torch.no_grad():  # the policy does not change within the loop: all U batches in one pass
             noise = self._noise(batch.reward.shape[:2], self.generator)
             next_action, next_log_prob = self.actor.smoothed(batch.next_obs, noise)
-        alpha = self.alpha
-        for index in range(len(batch.reward)):
-            self.pessimism.redraw()
-            now, action, bonus = batch.at(index), next_action[index], -alpha * next_log_prob[index]
-            critic = self.update_critic(now, action, bonus)
-        target = self._td_target(now, critic.next_values, bonus)  # with a graph to the strategy
+        bonus = -self.alpha * next_log_prob  # [U, B, 1]
+        critic = self._update_critics(batch, next_action, bonus)
+        now = batch.at(-1)
+        target = self._td_target(now, critic.next_values, bonus[-1])  # with a graph to the strategy
         metrics = self.pessimism.update(critic.values, target)
         metrics |= self.update_actor(now.obs, self._noise(now.reward.shape[:1], self.generator))
         return metrics | {"train/critic_loss": critic.loss, "train/value": critic.values.mean()}
@@ -128,6 +127,15 @@ class SACAgent(nn.Module):
     def _td_target(self, batch: Batch, next_values: Tensor, bonus: Tensor) -> Tensor:
         """Return y = r + gamma (Q_hat(s', a') - alpha log pi(a'|s')): [B, K]."""
         return batch.reward + batch.discount * (self.pessimism.target_value(next_values) + bonus)
+
+    def _update_critics(self, batch: Batch, next_action: Tensor, bonus: Tensor) -> CriticStep:
+        """Update the critics on one batch after the other. Returns the last step."""
+        if self.native is not None:
+            return self._update_critics_in_cpp(self.native, batch, next_action, bonus)
+        for index in range(len(batch.reward)):
+            self.pessimism.redraw()
+            step = self.update_critic(batch.at(index), next_action[index], bonus[index])
+        return step
 
     def _update_critic(self, batch: Batch, next_action: Tensor, bonus: Tensor) -> CriticStep:
         """TD-learning of all critics towards one target, then the target critics' average."""
@@ -141,21 +149,29 @@ class SACAgent(nn.Module):
         polyak_(self.target_critic, self.critic, self.tau)
         return CriticStep(loss.detach(), values.detach(), next_values)
 
-    def _fast_update_critic(self) -> Callable[[Batch, Tensor, Tensor], CriticStep]:
-        """Return `_update_critic` compiled, or with all but the target, the strategy's affair, in C++."""
-        critic, averaged, loss = self.critic, self.target_critic, self.td_loss
-        if isinstance(critic, PixelCritic) or isinstance(averaged, PixelCritic) or not covered(critic, loss):
-            return compiled(self._update_critic)
-        native = CriticUpdate(critic, averaged, self.critic_optimizer, self.tau)
+    def _native_update(self) -> CriticUpdate | None:
+        critic, averaged = self.critic, self.target_critic
+        if isinstance(critic, PixelCritic) or isinstance(averaged, PixelCritic):
+            return None
+        known = covered(critic, self.td_loss)
+        return CriticUpdate(critic, averaged, self.critic_optimizer, self.tau) if known else None
 
-        @torch.no_grad()
-        def update(batch: Batch, next_action: Tensor, bonus: Tensor) -> CriticStep:
-            next_values = native.target_values(batch.next_obs, next_action)
-            target = self._td_target(batch, next_values, bonus)
-            loss, values = native.learn(batch.obs, batch.action, target)
-            return CriticStep(loss, values, next_values)
-
-        return update
+    @torch.no_grad()
+    def _update_critics_in_cpp(
+        self, native: CriticUpdate, batch: Batch, next_action: Tensor, bonus: Tensor
+    ) -> CriticStep:
+        """The same, with all but the target, which is the strategy's affair, in C++."""
+        inputs = torch.cat([batch.obs, batch.action], dim=-1)  # [U, B, obs + act]
+        next_inputs = torch.cat([batch.next_obs, next_action], dim=-1)
+        next_values = native.target_values(next_inputs[0])  # [N, B, 1]
+        for index, following in enumerate((*next_inputs[1:], None)):
+            self.pessimism.redraw()
+            target = self._td_target(batch.at(index), next_values, bonus[index])
+            loss, values, ahead = native.learn(inputs[index], target, following)
+            step = CriticStep(loss, values, next_values)
+            if ahead is not None:
+                next_values = ahead
+        return step
 
     def _update_actor(self, obs: Tensor, noise: Tensor) -> Metrics:
         """Policy learning against the strategy's value, then entropy learning."""

@@ -78,24 +78,31 @@ class CriticUpdate:
             *(_vectors([getattr(layer, side) for layer in critic.spectral]) for side in ("left", "right")),
         ]
 
-    def target_values(self, obs: Tensor, action: Tensor) -> Tensor:
-        """[B, obs], [B, act] -> [N, B, 1], of the averaged critics."""
-        inputs = torch.cat([obs, action], dim=-1)
-        values = torch.empty(self.members, len(inputs), 1)
+    def target_values(self, inputs: Tensor) -> Tensor:
+        """[B, obs + act] -> [N, B, 1], of the averaged critics."""
+        values = self._values(inputs)
         _library().target_values(self._problem(inputs), _pointer(inputs), _pointer(values))
         return values
 
-    def learn(self, obs: Tensor, action: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Take one step of the optimizer and of the average. Returns the loss and the values before: [N, B, 1]."""
-        inputs, target = torch.cat([obs, action], dim=-1), target.contiguous()
-        values, losses = torch.empty(self.members, len(inputs), 1), torch.empty(self.members)
+    def learn(
+        self, inputs: Tensor, target: Tensor, next_inputs: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Take one step of the optimizer and of the average. Returns the loss and the values before: [N, B, 1].
+
+        The third is what `target_values` would now say of `next_inputs` [B, obs + act].
+        """
+        target, values, losses = target.contiguous(), self._values(inputs), torch.empty(self.members)
+        next_values = None if next_inputs is None else self._values(next_inputs)
         mean_scale, square_scale = self.optimizer.advance().tolist()
         rate = ctypes.c_float(self.optimizer.lr * mean_scale)
         _library().learn(
-            *(self._problem(inputs), _pointer(inputs), _pointer(target)),
-            *(rate, ctypes.c_float(square_scale), _pointer(values), _pointer(losses)),
+            *(self._problem(inputs), _pointer(inputs), _pointer(target), rate, ctypes.c_float(square_scale)),
+            *(_pointer(values), _pointer(losses), _pointer(next_inputs), _pointer(next_values)),
         )
-        return losses.sum(), values
+        return losses.sum(), values, next_values
+
+    def _values(self, inputs: Tensor) -> Tensor:
+        return torch.empty(self.members, len(inputs), 1)
 
     def _problem(self, inputs: Tensor) -> "ctypes._CArgObject":
         """Describe the tensors: anew when the module was given other memory since the last call."""
@@ -125,8 +132,8 @@ def _vectors(tensors: Sequence[Tensor]) -> list[Tensor | None]:
     return [vectors.get(slot) for slot in range(SLOTS)]
 
 
-def _pointer(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
+def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
 def _library() -> ctypes.CDLL:

@@ -363,9 +363,11 @@ extern "C" void target_values(const Problem* p, const float* x, float* values) {
 }
 
 // One update of all members towards target [batch]. Leaves values [members, batch] before it, and losses [members].
+// Given next_x, the averaged networks' values of it after the update: their weights are still in the cache.
 extern "C" void learn(const Problem* p, const float* x, const float* target, float rate, float square_scale,
-                      float* values, float* losses) {
+                      float* values, float* losses, const float* next_x, float* next_values) {
     for_members(*p, [&](Index n, auto member) {
         losses[n] = member.learn(x, target, rate, square_scale, values + n * p->batch);
+        if (next_x) member.evaluate(next_x, next_values + n * p->batch);
     });
 }
