@@ -185,7 +185,7 @@ def test_threads_without_a_member_speak_for_torch(monkeypatch):
 @needs_library
 @pytest.mark.parametrize("build", [plain_critic, residual_critic])
 def test_agents_with_and_without_it_agree(build, monkeypatch):
-    monkeypatch.setattr("pessimism.agents.sac.compiled", lambda function: function)
+    monkeypatch.setattr("pessimism.agents.sac.compiled", lambda function, device: function)
     agents = []
     for compile in (False, True):
         torch.manual_seed(0)

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from pessimism.ops import Adam, compiled, compiler, polyak_
+from pessimism.ops import Adam, compiled, compiler, polyak_, sent
+
+CPU = torch.device("cpu")
 
 
 def regression(parameters):
@@ -74,7 +76,7 @@ def test_a_compiled_step_changes_what_the_eager_one_changes():
     """The state that Adam keeps must move inside a compiled graph too, step after step."""
     ours, theirs = fresh(), fresh()
     one, two = Adam(ours, 1e-2), Adam(theirs, 1e-2)
-    step = compiled(lambda: one.minimise(regression(ours)))
+    step = compiled(lambda: one.minimise(regression(ours)), CPU)
     for _ in range(4):
         step()
         two.minimise(regression(theirs))
@@ -96,4 +98,20 @@ def test_many_agents_may_be_compiled_in_one_process():
             return values * self.weight
 
     for size in range(1, 11):  # torch gives up after 8 of a class by itself
-        assert compiled(Scale(size).double)(torch.ones(size)).tolist() == [2.0] * size
+        assert compiled(Scale(size).double, CPU)(torch.ones(size)).tolist() == [2.0] * size
+
+
+def test_results_of_a_recorded_graph_outlive_the_next_replay(monkeypatch):
+    asked, memory = [], torch.zeros(1)
+    monkeypatch.setattr(
+        torch, "compile", lambda function, **settings: asked.append(settings["options"]) or function
+    )
+    step = compiled(lambda: {"count": memory.add_(1), "name": "steps"}, torch.device("cuda"))
+    first, second = step(), step()
+    assert asked == [{"triton.cudagraphs": True}]
+    assert (first["count"].item(), second["count"].item(), second["name"]) == (1.0, 2.0, "steps")
+
+
+def test_what_is_there_already_is_not_sent():
+    here = torch.ones(2)
+    assert sent(here, CPU) is here

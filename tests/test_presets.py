@@ -14,6 +14,7 @@ from pessimism.errors import UserError
 from pessimism.presets import PRESETS, STATE_PRESETS, preset_values
 from pessimism.run import assemble, run
 from pessimism.types import Batch
+from waiting import NoWaiting
 
 TASK = "InvertedPendulum-v4"
 SMALL = {
@@ -61,6 +62,15 @@ def test_preset_trains(name):
         assert round(float(after["pessimism.beta"]), 6) in (0.0, round(2**0.5, 6))
     if name in ("sac", "sac-20", "mbpo"):
         assert float(after["pessimism.beta"]) == 0.5
+
+
+@pytest.mark.parametrize("name", STATE_PRESETS)
+def test_an_update_does_not_wait_for_the_device(name):
+    assembly = assemble(small_config(name, steps=30))
+    assembly.trainer.run()
+    batch = assembly.trainer.replay.sample(2, 16)
+    with NoWaiting(assembly.agent):
+        assembly.agent.update(batch, 30)
 
 
 @pytest.mark.parametrize("name", STATE_PRESETS)

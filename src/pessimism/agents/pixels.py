@@ -11,7 +11,7 @@ from pessimism.nn.actor import PixelActor
 from pessimism.nn.contrast import Contrast
 from pessimism.nn.critic import PixelCritic
 from pessimism.nn.encoder import ConvEncoder, Crop
-from pessimism.ops import Adam, compiled, polyak_
+from pessimism.ops import Adam, compiled, polyak_, sent
 from pessimism.types import Batch, Metrics
 
 
@@ -57,14 +57,14 @@ class PixelAgent(SACAgent):
             # CURL's released code steps the encoder twice on one gradient, by two optimizers.
             self.view_optimizer = Adam(seen, self.lr)
             self.contrast_optimizer = Adam([*seen, *contrast.parameters()], self.lr)
-        self.update_values = compiled(self._update_values) if self.compiles else self._update_values
-        self.update_views = compiled(self._update_views) if self.compiles else self._update_views
+        self.update_values = compiled(self._update_values, self.device) if self.compiles else self._update_values
+        self.update_views = compiled(self._update_views, self.device) if self.compiles else self._update_views
 
     def update(self, batch: Batch, step: int) -> Metrics:
         """Update encoder and critics on U batches [U, B, ...], then the policy once."""
         self.pessimism.advance(step)
         self.actor.advance(step)
-        batch = Batch(*(field.to(self.device, non_blocking=True) for field in batch))
+        batch = Batch(*(sent(field, self.device) for field in batch))
         metrics: Metrics = {}
         for index in range(len(batch.reward)):
             self.pessimism.redraw()
@@ -118,7 +118,7 @@ class PixelAgent(SACAgent):
         return {"train/contrast_loss": loss.detach()}
 
     def _places(self, count: int) -> Tensor:
-        return self.crop.draw(count, self.generator).to(self.device, non_blocking=True)
+        return sent(self.crop.draw(count, self.generator), self.device)
 
     def _views(self, count: int) -> Views:
         return Views(self._places(count), self._places(count), self._noise((count,), self.generator))

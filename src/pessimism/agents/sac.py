@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pessimism.native.critic import CriticUpdate, covered
 from pessimism.nn.actor import PixelActor, SquashedGaussianActor
 from pessimism.nn.critic import EnsembleCritic, PixelCritic
-from pessimism.ops import Adam, compiled, polyak_
+from pessimism.ops import Adam, compiled, polyak_, sent
 from pessimism.strategies import Pessimism
 from pessimism.types import Batch, Metrics
 from pessimism.values import squared_td_loss
@@ -74,8 +74,8 @@ class SACAgent(nn.Module):
         self.td_loss, self.target_entropy = td_loss, target_entropy
         self.tau, self.actor_clip, self.lr, self.compiles = tau, actor_clip, lr, compile
         self.generator = generator or torch.Generator()  # of the noise in updates
-        self.update_critic = compiled(self._update_critic) if compile else self._update_critic
-        self.update_actor = compiled(self._update_actor) if compile else self._update_actor
+        self.update_critic = compiled(self._update_critic, self.device) if compile else self._update_critic
+        self.update_actor = compiled(self._update_actor, self.device) if compile else self._update_actor
         self.native = self._native_update() if compile else None
 
     @property
@@ -108,7 +108,7 @@ class SACAgent(nn.Module):
     def update(self, batch: Batch, step: int) -> Metrics:
         """Update the critics on U batches [U, B, ...], then the policy once (Algorithm 1, the loop's body)."""
         self.pessimism.advance(step)
-        batch = Batch(*(field.to(self.device, non_blocking=True) for field in batch))
+        batch = Batch(*(sent(field, self.device) for field in batch))
         with torch.no_grad():  # the policy does not change within the loop: all U batches in one pass
             noise = self._noise(batch.reward.shape[:2], self.generator)
             next_action, next_log_prob = self.actor.smoothed(batch.next_obs, noise)
@@ -193,4 +193,4 @@ class SACAgent(nn.Module):
     def _noise(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
         """Draw standard normal noise on the CPU, the same on every device: [*shape, act]."""
         noise = torch.randn((*shape, self.actor.action_size), generator=generator)
-        return noise.to(self.device, non_blocking=True)
+        return sent(noise, self.device)

@@ -38,9 +38,9 @@ class SubsetMinimum(Pessimism):
 
     def redraw(self) -> None:
         """Draw the critics of the next update, without replacement."""
-        extra = torch.rand((), generator=self.generator, device="cpu").item() < self.subset % 1
+        extra = torch.rand((), generator=self.generator, device="cpu") < self.subset % 1
         order = torch.randperm(len(self.left_out), generator=self.generator, device="cpu")
-        self.left_out.copy_((order >= math.floor(self.subset) + extra).view(-1, 1, 1))
+        self.left_out.copy_((order >= math.floor(self.subset) + extra).view(-1, 1, 1), non_blocking=True)
 
     def target_value(self, values: Tensor) -> Tensor:
         """Return the estimate of the lowest critic in the subset."""
