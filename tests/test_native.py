@@ -176,9 +176,14 @@ def test_what_is_covered(critic, loss, expected, monkeypatch):
 
 
 @needs_library
-def test_threads_without_a_member_speak_for_torch(monkeypatch):
-    for members, threads, expected in ((10, 2, True), (5, 2, True), (3, 2, False), (10, 16, False), (10, 1, True)):
-        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+@pytest.mark.parametrize(
+    ("members", "threads", "with_vectors", "with_tiles"),
+    [(10, 1, True, True), (10, 2, True, True), (5, 2, True, True), (3, 2, False, True), (10, 24, False, False)],
+)
+def test_threads_without_a_member_speak_for_torch(members, threads, with_vectors, with_tiles, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    for tiles, expected in ((False, with_vectors), (True, with_tiles)):
+        monkeypatch.setattr("pessimism.native.critic.has_tiles", lambda tiles=tiles: tiles)
         assert covered(plain_critic(5, members=members, hidden=32), squared_td_loss) is expected
 
 

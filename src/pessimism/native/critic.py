@@ -17,7 +17,8 @@ SLOTS = 10  # parameters of a residual critic; a plain one has no layer norm (2,
 PLAIN_SLOTS = (0, 1, 4, 5, 8, 9)
 MATRICES = (4, 6)  # the square ones, inner and outer
 TILE = 32  # the hidden width is a multiple of it
-IDLE = 1.3  # threads take whole members: beyond this ratio of threads' time to work, torch is faster
+# Threads take whole members: beyond this ratio of their time to their work torch is faster (docs/performance.md).
+IDLE, IDLE_WITH_TILES = 1.2, 1.6
 
 Pointers = ctypes.c_void_p * SLOTS
 
@@ -36,14 +37,14 @@ def covered(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
     """Say whether the C++ update is for this critic and loss: one atom, float32, on a processor."""
     head = critic.head.weight
     members, hidden, atoms = head.shape
-    threads = torch.get_num_threads()
+    threads, idle = torch.get_num_threads(), IDLE_WITH_TILES if has_tiles() else IDLE
     return (
         _is_known(critic)
         and td_loss is squared_td_loss
         and (head.device.type, head.dtype) == ("cpu", torch.float32)
         and atoms == 1
         and hidden % TILE == 0
-        and math.ceil(members / threads) * threads <= IDLE * members
+        and math.ceil(members / threads) * threads <= idle * members
         and not isinstance(load(), str)
     )
 

@@ -340,7 +340,7 @@ void for_members_by(const Problem& p, Body body) {
 #pragma omp parallel num_threads(p.threads)
     {
         thread_local Workspace<Product> space;
-        [[maybe_unused]] const typename Product::Registers registers;
+        [[maybe_unused]] typename Product::Registers registers;
         _mm_setcsr(mode);
         space.fit(p.batch, p.hidden);
 #pragma omp for schedule(static)
