@@ -1,5 +1,6 @@
 """Never lost: a run killed with SIGKILL again and again ends as one that was never interrupted, bit for bit."""
 
+import json
 import random
 import subprocess
 import sys
@@ -73,16 +74,25 @@ def test_a_run_cut_into_pieces_is_the_same_run(small, algorithm):
 
 @pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
-def test_a_compiled_run_resumes_exactly_too(small):
-    def train(steps, out):
-        assert run(
-            validated(merge(preset_values("gpl-sac"), {**small, "steps": steps, "compile": True})), Path(out)
-        ).finished
+@pytest.mark.parametrize(
+    "hidden", [16, 32]
+)  # through torch's compiler, and with the critics in C++ where it can be
+def test_a_compiled_run_resumes_exactly_and_has_the_eager_runs_curve(small, hidden):
+    def train(steps, out, compile):
+        changes = {"steps": steps, "compile": compile, "critic": {"hidden": hidden, "members": 3}}
+        assert run(validated(merge(preset_values("gpl-sac"), {**small, **changes})), Path(out)).finished
 
-    train(60, "pieces")
-    train(90, "pieces")
-    train(90, "whole")
+    train(60, "pieces", compile=True)
+    train(90, "pieces", compile=True)
+    train(90, "whole", compile=True)
     assert_same_run("whole", "pieces")
+    train(90, "eager", compile=False)
+    compiled, eager = (
+        [json.loads(line) for line in Path(out, "metrics.jsonl").read_text().splitlines()]
+        for out in ("whole", "eager")
+    )
+    for one, two in zip(compiled, eager, strict=True):
+        assert one == pytest.approx(two, rel=1e-3, abs=1e-4)
 
 
 def test_evaluation_and_bias_meter_leave_training_as_it_is(small):
