@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pessimism.cli import main, parse_axes
+from pessimism.cli import main
 from pessimism.errors import UserError
+from pessimism.options import parse_axes
 from pessimism.presets import resolved
 from pessimism.suites.suite import Job
 from pessimism.sweep import work

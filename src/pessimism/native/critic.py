@@ -20,6 +20,7 @@ TILE = 32  # the hidden width is a multiple of it
 # Threads take whole members: beyond this ratio of their time to their work torch is faster (docs/performance.md).
 IDLE, IDLE_WITH_TILES = 1.2, 1.6
 
+CONSTANTS = ("norm_epsilon", "first_rate", "second_rate", "second_decay", "epsilon", "tau")
 Pointers = ctypes.c_void_p * SLOTS
 
 
@@ -29,7 +30,7 @@ class Problem(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("members", "batch", "inputs", "hidden", "threads", "tiles")),
         *((name, Pointers) for name in ("online", "averaged", "means", "squares", "left", "right")),
-        *((name, ctypes.c_float) for name in ("norm_epsilon", "first_decay", "second_decay", "epsilon", "tau")),
+        *((name, ctypes.c_float) for name in CONSTANTS),
     )
 
 
@@ -72,7 +73,8 @@ class CriticUpdate:
         self.optimizer, self.tiles = optimizer, has_tiles() if tiles is None else tiles
         self.problem, self.key = Problem(), (0, 0, 0, 0)
         self.members, self.hidden, _ = critic.head.weight.shape
-        self.constants = (norm_epsilon, *optimizer.betas, optimizer.eps, tau)
+        first, second = optimizer.betas
+        self.constants = (norm_epsilon, 1 - first, 1 - second, second, optimizer.eps, tau)
         self.tensors = [
             *(_slots(list(tensors)) for tensors in (critic.parameters(), averaged.parameters())),
             *(_slots(tensors) for tensors in (optimizer.means, optimizer.squares)),

@@ -30,7 +30,7 @@ extern "C" struct Problem {  // mirrored by ctypes
     Index members, batch, inputs, hidden, threads, tiles;
     float *online[PARAMETERS], *averaged[PARAMETERS], *means[PARAMETERS], *squares[PARAMETERS];
     float *left[PARAMETERS], *right[PARAMETERS];  // singular vectors of the matrices that are projected, else null
-    float norm_epsilon, first_decay, second_decay, epsilon, tau;
+    float norm_epsilon, first_rate, second_rate, second_decay, epsilon, tau;  // 1 - 0.999 loses digits in float: given
 
     bool residual() const { return online[OUTER] != nullptr; }
     Index size(int parameter) const {  // of one member
@@ -149,9 +149,8 @@ class Member {
     }
 
     void bias_relu(float* row, const float* bias) const {
-        for (Index j = 0; j < size; j += LANES) {
+        for (Index j = 0; j < size; j += LANES)
             store(row + j, _mm512_max_ps(all(0), load(row + j) + load(bias + j)));  // what is not a number stays so
-        }
     }
 
     void normalise(const float* in, float* out, float& centre, float& scale) const {
@@ -294,7 +293,7 @@ class Member {
         const Index offset = n * p.size(parameter) + begin;
         float *__restrict weight = p.online[parameter] + offset, *__restrict mean = p.means[parameter] + offset;
         float* __restrict square = p.squares[parameter] + offset;
-        const Vector first = all(1 - p.first_decay), keep = all(p.second_decay), second = all(1 - p.second_decay);
+        const Vector first = all(p.first_rate), keep = all(p.second_decay), second = all(p.second_rate);
         for (Index j = 0; j < count; j += LANES) {
             const __mmask16 some = count - j >= LANES ? 0xffff : (1 << (count - j)) - 1;  // the last bias is alone
             const Vector g = _mm512_maskz_loadu_ps(some, gradients + j), old = _mm512_maskz_loadu_ps(some, mean + j);
