@@ -97,10 +97,17 @@ def manifest(config: Config) -> dict[str, Any]:
     """Return what the numbers of a run may depend on beside its settings."""
     import torch  # late: a directory is read by commands that need nothing heavy
 
+    from pessimism.native.library import has_tiles
+
+    tiles = config.compile and config.device == "cpu" and has_tiles()
     packages = ("pessimism", "torch", "numpy", "gymnasium", "mujoco")
     return {
         "versions": {name: metadata.version(name) for name in packages} | {"python": platform.python_version()},
-        "machine": {"system": platform.platform(), "processor": platform.processor() or platform.machine()},
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.processor() or platform.machine(),
+            "instructions": "AMX" if tiles else torch.backends.cpu.get_cpu_capability(),
+        },
         "threads": torch.get_num_threads(),
         "device": config.device,
         "env": {"id": config.env, "kwargs": config.env_kwargs},
