@@ -33,7 +33,7 @@ void sums(Index inner, const float* a, Index stride, const float* b, Index width
     }
 }
 
-// Products A B of several A with one B.
+// Products A B of several A with one B. A matrix's factors are taken in where it is copied: if it is transposed.
 class Product {
   public:
     struct Registers {};  // that have to be set up: none
