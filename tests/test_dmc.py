@@ -317,6 +317,18 @@ def test_the_renderer_is_the_users_or_the_first_that_loads(monkeypatch):
     assert absent.missing == "no-such.so"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["dmc/hopper-hop", "Hopper-v4"])
+def test_a_run_on_drawn_pictures_ends_without_a_word_from_the_renderer(task, tmp_path):
+    words = (
+        f"train gpl-drq --env {task} --steps 8 --random-steps 8 --compile false --evaluation.every 0 --bias.every 0"
+    )
+    command = [sys.executable, "-m", "pessimism", *words.split(), "--out", str(tmp_path / "run")]
+    attempt = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert attempt.stderr == ""
+    assert attempt.stdout.endswith(f"done: 8 steps, in {tmp_path / 'run'}\n")
+
+
 def without_renderer(code):
     environment = {**os.environ, "MUJOCO_GL": "disabled"}
     command = [sys.executable, "-c", f"from pessimism.envs import gym\n{code}"]

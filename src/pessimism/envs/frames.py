@@ -1,5 +1,7 @@
 """Observations made of pictures: action repeat, one picture per step, and the stack of the last few."""
 
+import atexit
+import weakref
 from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium
@@ -47,13 +49,23 @@ class OwnContext(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Draws one of Gymnasium's MuJoCo tasks in its own GL context.
 
     Gymnasium draws in whichever context is current. Beside other environments that is another one's, and once
-    that one is closed the picture is wrong without a word.
+    that one is closed the picture is wrong without a word. So environments stay open as long as the process lives.
     """
+
+    drawn = False
 
     def render(self) -> Any:  # noqa: ANN401
         """Return the picture."""
         self.env.unwrapped.mujoco_renderer._get_viewer("rgb_array").make_context_current()  # type: ignore[attr-defined]
+        if not self.drawn:  # mujoco is loaded by now and ends its display at exit: a context must be closed before
+            atexit.register(_close, weakref.ref(self))
+            self.drawn = True
         return self.env.render()
+
+
+def _close(reference: "weakref.ref[OwnContext]") -> None:
+    if (env := reference()) is not None:
+        env.close()
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
