@@ -74,9 +74,7 @@ def test_a_run_cut_into_pieces_is_the_same_run(small, algorithm):
 
 @pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
-@pytest.mark.parametrize(
-    "hidden", [16, 32]
-)  # through torch's compiler, and with the critics in C++ where it can be
+@pytest.mark.parametrize("hidden", [16, 32], ids=["torch", "C++"])  # of a width that C++ covers, or not
 def test_a_compiled_run_resumes_exactly_and_has_the_eager_runs_curve(small, hidden):
     def train(steps, out, compile):
         changes = {"steps": steps, "compile": compile, "critic": {"hidden": hidden, "members": 3}}

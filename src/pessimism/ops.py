@@ -105,6 +105,6 @@ def compiled(function: Callable[P, R], device: torch.device) -> Callable[P, R]:
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """Return the tensor on the device, without waiting for a GPU to take it."""
-    if device.type == "cuda":
+    if tensor.device.type != device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

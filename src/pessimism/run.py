@@ -190,7 +190,10 @@ def _start_lines(config: Config, step: int) -> Iterator[str]:
         yield "no C++ compiler found: the update runs uncompiled, with the same numbers, slower"
     elif config.compile:
         yield "the first update compiles, which takes some seconds"
-        if config.device == "cpu" and isinstance(reason := load(), str):
+        in_cpp = (
+            config.device == "cpu" and config.pixels is None and config.critic.atoms == 1
+        )  # as far as settings tell
+        if in_cpp and isinstance(reason := load(), str):
             yield f"the critics' update is torch's, slower than the one in C++: {reason}"
 
 

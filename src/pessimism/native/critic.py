@@ -38,15 +38,15 @@ def covered(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
     """Say whether the C++ update is for this critic and loss: one atom, float32, on a processor."""
     head = critic.head.weight
     members, hidden, atoms = head.shape
-    threads, idle = torch.get_num_threads(), IDLE_WITH_TILES if has_tiles() else IDLE
+    threads = torch.get_num_threads()
     return (
         _is_known(critic)
         and td_loss is squared_td_loss
         and (head.device.type, head.dtype) == ("cpu", torch.float32)
         and atoms == 1
         and hidden % TILE == 0
-        and math.ceil(members / threads) * threads <= idle * members
-        and not isinstance(load(), str)
+        and not isinstance(load(), str)  # which builds it: asked for when nothing else speaks against it
+        and math.ceil(members / threads) * threads <= (IDLE_WITH_TILES if has_tiles() else IDLE) * members
     )
 
 

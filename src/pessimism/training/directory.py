@@ -97,16 +97,14 @@ def manifest(config: Config) -> dict[str, Any]:
     """Return what the numbers of a run may depend on beside its settings."""
     import torch  # late: a directory is read by commands that need nothing heavy
 
-    from pessimism.native.library import has_tiles
-
-    tiles = config.compile and config.device == "cpu" and has_tiles()
+    has_amx = bool(torch.cpu.get_capabilities().get("amx_bf16"))
     packages = ("pessimism", "torch", "numpy", "gymnasium", "mujoco")
     return {
         "versions": {name: metadata.version(name) for name in packages} | {"python": platform.python_version()},
         "machine": {
             "system": platform.platform(),
             "processor": platform.processor() or platform.machine(),
-            "instructions": "AMX" if tiles else torch.backends.cpu.get_cpu_capability(),
+            "instructions": [torch.backends.cpu.get_cpu_capability()] + ["AMX"] * has_amx,
         },
         "threads": torch.get_num_threads(),
         "device": config.device,
