@@ -2,6 +2,9 @@
 
 import sys
 
-from pessimism.cli import main
+try:
+    from pessimism.cli import main
+except KeyboardInterrupt:
+    sys.exit(130)
 
 sys.exit(main())

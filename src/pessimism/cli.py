@@ -1,23 +1,48 @@
 """The command line. Heavy modules are imported by the command that needs them."""
 
 import argparse
+import os
 import sys
+from argparse import RawDescriptionHelpFormatter as RawText
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rich.console import Console
 from rich.table import Table
 
-from pessimism.config import Config, field_info, leaves
+from pessimism.config.presets import PRESETS, preset
+from pessimism.config.resolve import (
+    OUT,
+    field_info,
+    leaves,
+    parse_axes,
+    parse_options,
+    preset_values,
+    resolved,
+    sources,
+)
+from pessimism.config.schema import Config
+from pessimism.config.settings import MOST, MOST_THREADS
+from pessimism.config.tasks import DMC_EASY, DMC_HARD, DMC_MEDIUM, PAPER_TASKS, target_entropy
 from pessimism.errors import UserError
-from pessimism.options import OUT, parse_axes, parse_options
-from pessimism.presets import PRESETS, preset, preset_values, resolved, sources
-from pessimism.tasks import DMC_EASY, DMC_HARD, DMC_MEDIUM, PAPER_TASKS, target_entropy
+from pessimism.training.announce import Terminal, announced
+
+INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports SIGINT and SIGPIPE
+MOST_SEEDS = 10_000  # of a sweep
+TRUST = "run the module that a file names as the home of its environment (module:Name-v0)"
 
 if TYPE_CHECKING:
-    from pessimism.suites.suite import Suite
-    from pessimism.sweep.launch import Resources
+    from pessimism.experiments.suites.suite import Suite
+    from pessimism.experiments.sweep.launch import Resources
+
+ABOUT = "Sample-efficient reinforcement learning for continuous control, with a meter for the critics' bias."
+FIRST_STEPS = """first steps:
+  pessimism train sac --env Pendulum-v1 --steps 5000     train; run it again to resume
+  pessimism eval runs/sac/Pendulum-v1/seed_0             returns of the trained agent
+  pessimism bias runs/sac/Pendulum-v1/seed_0             predicted against observed returns
+  pessimism report runs                                  a page about all runs
+  pessimism COMMAND --help                               the options of a command"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,10 +50,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed, rest = _parser().parse_known_args(arguments)
         command: Callable[[argparse.Namespace, list[str]], int] = parsed.command
-        return command(parsed, rest)
+        code = command(parsed, rest)
+        sys.stdout.flush()
+        return BROKEN_PIPE if Terminal.closed else code
     except UserError as error:
         print(f"pessimism: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("pessimism: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # such as `pessimism list | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+        return BROKEN_PIPE
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,7 +73,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="pessimism", description=__doc__, allow_abbrev=False)
+    parser = _Parser(
+        prog="pessimism", description=ABOUT, epilog=FIRST_STEPS, allow_abbrev=False, formatter_class=RawText
+    )
+    parser.add_argument("--version", action="version", version=f"pessimism {metadata.version('pessimism')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
     def add(name: str, command: Callable[[argparse.Namespace, list[str]], int], text: str, **extra: Any) -> Any:  # noqa: ANN401
@@ -52,41 +88,54 @@ def _parser() -> argparse.ArgumentParser:
         "train", _train, "train an agent; the same command goes on with a run that was cut off", add_help=False
     )
     train.add_argument("algorithm", nargs="?", help="see pessimism list")
+    train.add_argument("--trust-env", action="store_true", help=TRUST)
     train.add_argument("-h", "--help", action="store_true", dest="wants_help")
     for name, command, text in (
         ("eval", _evaluate, "deterministic episodes of a run's newest checkpoint"),
         ("bias", _bias, "measure the bias of a run's critics: predicted against observed soft returns"),
     ):
         sub = add(name, command, text)
-        sub.add_argument("run", type=Path, help="directory of the run")
-        sub.add_argument("--episodes", type=int, default=10, help="episodes to run (10)")
-        sub.add_argument("--seed", type=int, default=0, help="seed of the episodes (0)")
+        _add_run(sub)
+        sub.add_argument("--episodes", type=_whole(1, 10_000), default=10, help="episodes to run (10)")
+        sub.add_argument("--seed", type=_whole(0, MOST), default=0, help="seed of the episodes (0)")
     plot = add("plot", _plot, "draw return, beta and measured bias of a run")
     plot.add_argument("run", type=Path, help="directory of the run")
     video = add("video", _video, "film a run's newest checkpoint")
-    video.add_argument("run", type=Path, help="directory of the run")
+    _add_run(video)
+    export = add("export", _export, "write a run's policy as an ONNX file, which runs without torch")
+    _add_run(export)
+    export.add_argument("file", type=Path, help="the file to write, such as policy.onnx")
     report = add(
         "report", _report, "one page about runs: curves, bias, statistics, the paper's numbers beside them"
     )
     report.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="runs, or directories of runs")
     report.add_argument(OUT, type=Path, default=None, help="where the report goes (report/ in the first DIR)")
+    report.add_argument("--watch", action="store_true", help="serve the page on localhost, following the runs")
+    report.add_argument("--port", type=_whole(0, 65_535), default=8080, help="with --watch: port; 0 for any (8080)")
+    compare = add("compare", _compare, "curves and numbers of several runs beside each other, in the terminal")
+    compare.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="runs, or directories of runs")
     listing = add("list", _list, "algorithms, their settings and tasks")
     listing.add_argument("algorithm", nargs="?", help="show all settings of this one, with their sources")
     add("doctor", _doctor, "what is installed, and how fast this machine is")
     demo = add("demo", _demo, "train GPL-SAC on a MuJoCo task in a few minutes, with curve and video")
-    demo.add_argument("--seed", type=int, default=0, help="seed (0)")
+    demo.add_argument("--seed", type=_whole(0, MOST), default=0, help="seed (0)")
     demo.add_argument(OUT, type=Path, default=None, help="directory of the run (runs/demo/seed_N)")
     bench = add("bench", _bench, "time an update against SBX, SB3 and the limit of this machine")
-    bench.add_argument("--paper", action="store_true", help="the paper's table of training times instead")
-    bench.add_argument("--pixels", action="store_true", help="updates from pixels against DrQ-v2's style instead")
-    bench.add_argument("--shares", action="store_true", help="where the time of a real run goes instead")
+    instead = {
+        "--paper": "the paper's table of training times instead",
+        "--pixels": "updates from pixels against DrQ-v2's style instead",
+        "--backbones": "every preset on states against each other instead",
+        "--shares": "where the time of a real run goes instead",
+    }
+    for option, text in instead.items():
+        bench.add_argument(option, action="store_true", help=text)
     bench.add_argument("--json", type=Path, default=None, help="also write the figures to this file")
     bench.add_argument(
         "--peers", type=Path, default=Path(".venv-peers"), help="environment of the peers (.venv-peers)"
     )
     bench.add_argument("--no-peers", action="store_true", help="leave SBX and SB3 out")
-    bench.add_argument("--seconds", type=float, default=210.0, help="time of all blocks together (210)")
-    bench.add_argument("--threads", type=int, default=None, help="threads of each contestant (all cores)")
+    bench.add_argument("--seconds", type=_seconds, default=210.0, help="time of all blocks together (210)")
+    bench.add_argument("--threads", type=_whole(1, MOST_THREADS), default=None, help="threads of each (all cores)")
     reproduce = add("reproduce", _reproduce, "a figure or table of the paper: its runs, then their report")
     reproduce.add_argument("suite", nargs="?", help="see --list")
     reproduce.add_argument("--list", action="store_true", help="show all figures and tables, and their claims")
@@ -101,26 +150,66 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_run(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("run", type=Path, help="directory of the run")
+    sub.add_argument("--trust-env", action="store_true", help=TRUST)
+
+
 def _add_sweep_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--env", "--envs", nargs="+", action="extend", default=[], help="tasks (a suite's own)")
     sub.add_argument("--seeds", type=_seeds, default=None, help="how many, or a range such as 5-9 (5)")
-    sub.add_argument("--steps", type=int, default=None, help="train a suite's runs for their first steps only")
+    sub.add_argument("--steps", type=_whole(1, MOST), default=None, help="train a suite's first steps only")
     sub.add_argument("--scale", type=float, default=1.0, help="a suite in miniature: steps, phases, periods (1)")
     sub.add_argument(
         "--plan", action="store_true", help="measure this machine and say what it takes; start nothing"
     )
-    sub.add_argument("--workers", type=int, default=None, help="runs at a time on this machine (its cores)")
-    sub.add_argument("--threads", type=int, default=None, help="of each run (cores / workers; 1 with --ray)")
+    sub.add_argument("--workers", type=_whole(1, MOST_THREADS), default=None, help="runs at a time (the cores)")
+    sub.add_argument(
+        "--threads", type=_whole(1, MOST_THREADS), default=None, help="of each run (cores / workers; 1 with --ray)"
+    )
     sub.add_argument("--ray", metavar="ADDRESS", default=None, help="use the Ray cluster there; local: one here")
     sub.add_argument(OUT, type=Path, default=None, help="directory of the runs (runs/NAME)")
 
 
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    """Return what reads a whole number between two others."""
+
+    def read(text: str) -> int:
+        if not (text.lstrip("-").isdecimal() and least <= int(text[:30]) <= most):
+            raise argparse.ArgumentTypeError(f"{text[:60]} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    """Return a time."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e7:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return seconds
+
+
 def _seeds(text: str) -> list[int]:
+    """Return the seeds of `5` (0 to 4) or `5-9`."""
     first, dash, last = text.partition("-")
     try:
-        return list(range(int(first), int(last) + 1)) if dash else list(range(int(first)))
+        seeds = range(int(first), int(last) + 1) if dash else range(int(first))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text} is neither a number of seeds nor a range such as 5-9") from None
+    if not seeds:
+        hint = f"{last}-{first}" if dash else "1 or more"
+        raise argparse.ArgumentTypeError(f"{text} is no seed at all: did you mean {hint}?")
+    if len(seeds) > MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text} is {len(seeds)} seeds: {MOST_SEEDS} is the most")
+    return list(seeds)
+
+
+def _say(line: str) -> None:
+    print(f"pessimism: {line}", file=sys.stderr)
 
 
 def _no_more(rest: list[str]) -> None:
@@ -131,16 +220,18 @@ def _no_more(rest: list[str]) -> None:
 def _train(parsed: argparse.Namespace, rest: list[str]) -> int:
     if parsed.wants_help or parsed.algorithm is None:
         return _train_help(parsed.algorithm or "gpl-sac")
-    asked, out = parse_options(rest)
+    asked, out = parse_options(rest, trust_env=parsed.trust_env)
     config = resolved(parsed.algorithm, asked)
 
-    from pessimism.run import run
+    console = Terminal()
+    with announced(console, "loading torch"):
+        from pessimism.training.run import run
 
-    return 0 if run(config, out, console=Console(stderr=False)).finished else 130
+    return 0 if run(config, out, console=console).finished else INTERRUPTED
 
 
 def _train_help(algorithm: str) -> int:
-    console = Console()
+    console = Terminal()
     console.print(
         "usage: pessimism train ALGORITHM --env ID [--out DIR] [--config FILE] [--SETTING VALUE ...]\n"
         "\nTrain an agent. The same command goes on with a run that was cut off.\n"
@@ -166,7 +257,7 @@ def _settings_table(algorithm: str, option: bool) -> Table:
 
 def _list(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    console = Console()
+    console = Terminal()
     if parsed.algorithm:
         preset(parsed.algorithm)
         console.print(_settings_table(parsed.algorithm, option=False))
@@ -187,12 +278,14 @@ def _list(parsed: argparse.Namespace, rest: list[str]) -> int:
 
 def _evaluate(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    from pessimism.run import load_run
     from pessimism.training.evaluate import Evaluator
+    from pessimism.training.run import load_run
 
-    assembly, step = load_run(parsed.run)
-    evaluation = Evaluator(assembly.make_env, parsed.episodes, parsed.seed)(assembly.agent, step)
-    metrics = evaluation.metrics()
+    assembly, step = load_run(parsed.run, trust_env=parsed.trust_env, say=_say)
+    limit = assembly.config.evaluation.limit
+    evaluator = Evaluator(assembly.make_env, parsed.episodes, parsed.seed, limit)
+    evaluator.say = _say
+    metrics = evaluator(assembly.agent, step).metrics()
     print(f"{assembly.config.algorithm} on {assembly.config.env} after {step} steps, {parsed.episodes} episodes")
     print(f"return {metrics['eval/mean_reward']:.1f} +- {metrics['eval/std_reward']:.1f}", end=", ")
     print(f"length {metrics['eval/mean_ep_length']:.0f}")
@@ -201,12 +294,13 @@ def _evaluate(parsed: argparse.Namespace, rest: list[str]) -> int:
 
 def _bias(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    from pessimism.run import load_run
     from pessimism.training.bias import BiasMeter
+    from pessimism.training.run import load_run
 
-    assembly, step = load_run(parsed.run)
-    config = assembly.config
-    meter = BiasMeter(assembly.make_env, parsed.episodes, config.bias.tail, config.discount, parsed.seed)
+    assembly, step = load_run(parsed.run, trust_env=parsed.trust_env, say=_say)
+    config, limit = assembly.config, assembly.config.bias.limit
+    meter = BiasMeter(assembly.make_env, parsed.episodes, config.bias.tail, config.discount, parsed.seed, limit)
+    meter.say = _say
     bias = meter(assembly.agent, step)
     print(
         f"{config.algorithm} on {config.env} after {step} steps, {bias.states} states of {parsed.episodes} episodes"
@@ -229,30 +323,54 @@ def _plot(parsed: argparse.Namespace, rest: list[str]) -> int:
 
 def _report(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    from pessimism.analysis.report import write_report
+    if parsed.watch:
+        from pessimism.analysis.report.watch import serve
 
-    print(write_report(parsed.directories, parsed.out or parsed.directories[0] / "report"))
+        serve(parsed.directories, parsed.port, lambda text: print(text, flush=True))
+        return 0
+    from pessimism.analysis.report import write_and_sum_up
+
+    lines, page = write_and_sum_up(parsed.directories, parsed.out or parsed.directories[0] / "report")
+    print(*lines, page, sep="\n")
+    return 0
+
+
+def _compare(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.analysis.compare import compare
+
+    Terminal().print(compare(parsed.runs))
     return 0
 
 
 def _video(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    from pessimism.video import film
+    from pessimism.tools.video import film
 
-    print(film(parsed.run))
+    print(film(parsed.run, trust_env=parsed.trust_env))
+    return 0
+
+
+def _export(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.training.export import export_policy
+    from pessimism.training.run import load_run
+
+    assembly, _ = load_run(parsed.run, trust_env=parsed.trust_env, say=_say)
+    print(export_policy(assembly.agent, assembly.trainer.env, parsed.file))
     return 0
 
 
 def _doctor(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    from pessimism.doctor import examine
+    from pessimism.tools.doctor import examine
 
-    return examine(Console())
+    return examine(Terminal())
 
 
 def _bench(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    from pessimism.bench import run_paper, run_pixels, run_speed
+    from pessimism.bench import run_backbones, run_paper, run_pixels, run_speed
     from pessimism.bench.shares import run_shares
 
     if parsed.paper:
@@ -261,6 +379,9 @@ def _bench(parsed: argparse.Namespace, rest: list[str]) -> int:
         run_pixels(seconds=parsed.seconds, threads=parsed.threads, json_path=parsed.json)
     elif parsed.shares:
         run_shares(json_path=parsed.json)
+    elif parsed.backbones:
+        peers = None if parsed.no_peers else parsed.peers
+        run_backbones(seconds=parsed.seconds, threads=parsed.threads, peers=peers, json_path=parsed.json)
     else:
         peers = None if parsed.no_peers else parsed.peers
         run_speed(seconds=parsed.seconds, threads=parsed.threads, peers=peers, json_path=parsed.json)
@@ -269,13 +390,13 @@ def _bench(parsed: argparse.Namespace, rest: list[str]) -> int:
 
 def _demo(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    from pessimism.demo import demo
+    from pessimism.tools.demo import demo
 
-    return demo(parsed.seed, parsed.out, Console())
+    return demo(parsed.seed, parsed.out, Terminal())
 
 
 def _reproduce(parsed: argparse.Namespace, rest: list[str]) -> int:
-    from pessimism.suites.paper import find
+    from pessimism.experiments.suites.catalogue import find
 
     if parsed.list or parsed.suite is None:
         _no_more(rest)
@@ -284,27 +405,27 @@ def _reproduce(parsed: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _list_suites() -> int:
-    from pessimism.suites.paper import ALL
+    from pessimism.experiments.suites.catalogue import ALL
 
-    table = Table("suite", "paper", "runs", "claim", title="figures and tables of the paper")
+    table = Table("suite", "paper", "runs", "claim", title="the paper's experiments, and our own")
     for suite in ALL:
         runs = len(suite.variants) * len(suite.tasks) * len(suite.seeds)
-        table.add_row(suite.name, suite.paper, str(runs), suite.claim)
-    Console().print(table)
+        table.add_row(suite.name, suite.paper or "(ours)", str(runs), suite.claim)
+    Terminal().print(table)
     return 0
 
 
 def _run_suite(suite: "Suite", parsed: argparse.Namespace, rest: list[str], reported: bool) -> int:
-    from pessimism.reproduce import reproduce
-    from pessimism.suites.shrink import shrunk
-    from pessimism.suites.suite import jobs
+    from pessimism.experiments.reproduce import reproduce
+    from pessimism.experiments.suites.shrink import shrunk
+    from pessimism.experiments.suites.suite import jobs
 
     tasks = [env for text in parsed.env for env in text.split(",")]
     changes = {name: _only(name, values) for name, values in parse_axes(rest).items()}
     small = shrunk(suite, seeds=parsed.seeds, steps=parsed.steps, envs=tasks, scale=parsed.scale, changes=changes)
     found = jobs(small, shared=parsed.out is None)  # an --out holds everything that it shows
     root = parsed.out or Path("runs") / small.folder
-    return reproduce(small, found, root, _resources(parsed), Console(), planned=parsed.plan, reported=reported)
+    return reproduce(small, found, root, _resources(parsed), Terminal(), planned=parsed.plan, reported=reported)
 
 
 def _only(name: str, values: list[Any]) -> Any:  # noqa: ANN401
@@ -314,14 +435,14 @@ def _only(name: str, values: list[Any]) -> Any:  # noqa: ANN401
 
 
 def _resources(parsed: argparse.Namespace) -> "Resources":
-    from pessimism.sweep.launch import Resources
+    from pessimism.experiments.sweep.launch import Resources
 
     return Resources(parsed.workers, parsed.threads, parsed.ray)
 
 
 def _sweep(parsed: argparse.Namespace, rest: list[str]) -> int:
-    from pessimism.suites.grid import grid, grid_suite
-    from pessimism.suites.paper import SUITES
+    from pessimism.experiments.suites.catalogue import SUITES
+    from pessimism.experiments.suites.grid import grid, grid_suite
 
     if parsed.names[0] in SUITES:
         _no_more(parsed.names[1:])
@@ -334,7 +455,7 @@ def _sweep(parsed: argparse.Namespace, rest: list[str]) -> int:
     tasks = [env for text in parsed.env for env in text.split(",")]
     jobs = grid(parsed.names, tasks, parsed.seeds or range(5), axes)
     root = parsed.out or Path("runs") / "sweep"
-    from pessimism.reproduce import reproduce
+    from pessimism.experiments.reproduce import reproduce
 
     suite = grid_suite(root.name, jobs)
-    return reproduce(suite, jobs, root, _resources(parsed), Console(), planned=parsed.plan, reported=False)
+    return reproduce(suite, jobs, root, _resources(parsed), Terminal(), planned=parsed.plan, reported=False)

@@ -1,6 +1,6 @@
 """The words that the layers share: batches, metrics, and what the loop needs of an agent and a replay."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -9,10 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pessimism.values import Values, expectation
+
 Metrics = dict[str, Tensor]
 """Named 0-dimensional tensors. They become floats in a sink and nowhere earlier."""
 
-Observation = NDArray[np.float32] | NDArray[np.uint8]
+Array = NDArray[np.float32]
+
+Observation = Array | NDArray[np.uint8]
 """A state [obs], or a stack of images [stack, H, W, C] with the oldest first; below, `obs` stands for either."""
 
 
@@ -29,9 +33,9 @@ class Batch(NamedTuple):
         """Return the batch of one critic update: [U, B, ...] -> [B, ...]."""
         return Batch(*(field[index] for field in self))
 
-    def groups(self, size: int) -> Iterator["Batch"]:
-        """Yield the batches of `size` critic updates at a time: [U, B, ...] -> U / size times [size, B, ...]."""
-        for fields in zip(*(field.split(size) for field in self), strict=True):
+    def groups(self, sizes: Sequence[int]) -> Iterator["Batch"]:
+        """Yield the batches of several critic updates at a time: [U, B, ...] -> [size, B, ...] for each size."""
+        for fields in zip(*(field.split(list(sizes)) for field in self), strict=True):
             yield Batch(*fields)
 
 
@@ -39,11 +43,41 @@ class Transition(NamedTuple):
     """One environment step. `terminated` stops the bootstrap; a time limit does not."""
 
     obs: Observation
-    action: NDArray[np.float32]  # in (-1, 1)
+    action: Array  # in (-1, 1)
     reward: float
     terminated: bool
     next_obs: Observation
     truncated: bool = False  # by a time limit
+
+
+class Episode(NamedTuple):
+    """A finished episode of T steps."""
+
+    obs: Tensor  # [T, obs], or [T, 0] where they were not kept
+    action: Tensor  # [T, act]
+    log_prob: Tensor  # [T]: of the actions, under the policy that took them
+    reward: Tensor  # [T], double
+    last_obs: Tensor  # [obs]: after the last step
+    terminated: bool  # False: cut by a time limit
+    on_policy: bool = True  # False: some actions were uniformly random
+
+    @property
+    def score(self) -> float:
+        """The undiscounted return."""
+        return float(self.reward.sum())
+
+
+class Hindsight(NamedTuple):
+    """What the critics predict for the steps of a finished episode, and what then happened."""
+
+    values: Values  # [N, T, K]: the critics' estimates, as they are at the end of the episode
+    returns: Tensor  # [T], double: the soft return that followed each step
+    counted: Tensor  # [T], bool: steps whose return is known; near a time limit it is not
+
+    @property
+    def error(self) -> Tensor:
+        """Prediction minus observation of the counted steps, positive where too high: double."""
+        return (expectation(self.values).mean(dim=(0, 2)).double() - self.returns)[self.counted]
 
 
 class Replay(Protocol):
@@ -54,8 +88,11 @@ class Replay(Protocol):
     """
 
     capacity: int
-    added: int
     generator: torch.Generator
+
+    @property
+    def added(self) -> int:
+        """Transitions ever stored, or slots."""
 
     @property
     def file(self) -> Path | None:
@@ -74,11 +111,20 @@ class Replay(Protocol):
     def sample(self, updates: int, batch_size: int) -> Batch:
         """Draw the batches of one environment step: fields [U, B, ...]."""
 
+    def held_out(self, batch_size: int) -> Batch | None:
+        """Draw a batch [B, ...] of transitions that `sample` never gives out; None where there are none."""
+
     def refresh(self, step: int, agent: "Agent") -> Metrics:
         """Prepare for the batches of environment step `step` (models are fitted and rolled out here)."""
 
     def newest(self, count: int) -> Tensor:
         """Return the last `count` transitions as rows."""
+
+    def restart(self, added: int) -> None:
+        """Forget all transitions; the next one is number `added`."""
+
+    def cut(self, last: Observation) -> None:
+        """End the running episode, as by a time limit, with the observation `last` after its last step."""
 
     def append_rows(self, rows: Tensor) -> None:
         """Take back rows that `newest` gave out."""
@@ -95,7 +141,7 @@ class Agent(Protocol):
 
     @property
     def alpha(self) -> Tensor:
-        """Weight of the entropy in the soft value, as it is now (0 for agents without one)."""
+        """Weight of the entropy in the soft value, in the units of the task's rewards (0: there is none)."""
 
     def mode(self, obs: Tensor) -> Tensor:
         """Return the deterministic action: [B, obs] -> [B, act]."""
@@ -103,14 +149,23 @@ class Agent(Protocol):
     def sample(self, obs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return an exploratory action [B, act] and its log-probability [B, 1]."""
 
-    def value(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Return the critics' mean estimate, unpenalised: [B, 1]."""
+    def target_action(self, obs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return an action of the policy that the critics evaluate, as `sample` does for the exploring one."""
 
-    def update(self, batch: Batch, step: int) -> Metrics:
-        """Learn from batches [U, B, ...] of environment step `step`: U critic updates, one of the policy."""
+    def values(self, obs: Tensor, action: Tensor) -> Values:
+        """Return the critics' estimates, in the units of the task's rewards: [N, B, K]."""
 
-    def episode_finished(self, episode_return: float) -> Metrics:
-        """Hear of a training episode's undiscounted return."""
+    def observe(self, reward: float, ended: bool) -> None:
+        """Called after every training step with its reward; `ended`: the episode is over."""
+
+    def update(self, batch: Batch, step: int, *, policy: bool = True) -> Metrics:
+        """Learn from batches [U, B, ...] of environment step `step`: U critic updates, then the policy or not."""
+
+    def validate(self, batch: Batch) -> Metrics:
+        """Measure the TD error on a batch [B, ...] that no critic is fitted to."""
+
+    def episode_finished(self, episode: Episode, hindsight: Hindsight | None) -> Metrics:
+        """Called at the end of a training episode; `hindsight` is None unless the policy chose every action."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return everything that learning has changed, as tensors."""

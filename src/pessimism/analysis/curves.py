@@ -9,7 +9,9 @@ import yaml
 
 from pessimism import records
 from pessimism.errors import UserError
+from pessimism.extras import missing
 
+LAST = 10**15  # no run has as many steps
 INK, BLUE, RED, GREY = "#222222", "#1f5fa8", "#b5382a", "#9aa3ab"
 
 
@@ -20,9 +22,9 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
     for line in lines:
         try:
             row = json.loads(line)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             break  # a killed run may end in half a line; a resumed one cuts it off
-        if not (isinstance(row, dict) and isinstance(row.get("step"), int)):
+        if not (isinstance(row, dict) and type(row.get("step")) is int and 0 <= row["step"] < LAST):
             break
         rows.append(row)
     return rows, len(lines) - len(rows)
@@ -56,7 +58,7 @@ def plot_run(run: Path) -> Path:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise UserError("matplotlib is not installed: pip install 'pessimism[report]'") from None
+        raise missing("matplotlib", "report") from None
     mpl.use("Agg")
     from matplotlib import pyplot
 
@@ -72,8 +74,12 @@ def plot_run(run: Path) -> Path:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
     path = run / records.CURVE
-    figure.savefig(path, dpi=140)
-    pyplot.close(figure)
+    try:
+        figure.savefig(path, dpi=140)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        pyplot.close(figure)
     return path
 
 

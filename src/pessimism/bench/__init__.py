@@ -5,7 +5,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pessimism.bench.paper import GPL_SAC, VARIANTS
+from pessimism.bench.backbones import BackbonesReport, backbone_entries
+from pessimism.bench.paper import GPL_SAC, PIXEL_REPLAY, VARIANTS
 from pessimism.bench.peers import peers_python
 from pessimism.bench.report import (
     PIXEL_NOTES,
@@ -16,12 +17,13 @@ from pessimism.bench.report import (
     check_writable,
     write_json,
 )
-from pessimism.bench.turns import Entry, choose_cores, load, measure
+from pessimism.bench.turns import Entry, load, measure
 from pessimism.bench.worker import Setting
 from pessimism.errors import UserError
+from pessimism.processes import choose_cores
 
 PEERS = Path(".venv-peers")
-PIXEL_REPLAY = 20_000  # frames, 0.4 GB per contestant: far more than the caches hold
+OF_PRESETS = ("members", "updates", "hidden")  # each preset has its own
 
 
 def run_speed(
@@ -51,7 +53,7 @@ def run_speed(
             entries += peer_entries(setting, peers_python(peers, console))
         except UserError as error:
             left_out["peers"] = str(error)
-            console.print(f"going on without the peers: {error}", highlight=False, markup=False)
+            console.print(f"continuing without the peers: {error}", highlight=False, markup=False)
     measured, stopped = measure(entries, rounds=rounds, seconds=seconds, console=console)
     report = SpeedReport(shared, list(measured.values()), left_out | stopped)
     publish(report, console, json_path)
@@ -68,7 +70,7 @@ def run_paper(
     console: Console | None = None,
 ) -> PaperReport:
     """Measure the rows of the paper's table of training times, in turns, and print both beside each other."""
-    from pessimism.ops import compiler
+    from pessimism.nn.compilation import compiler
 
     console = console or Console()
     check(GPL_SAC.members, GPL_SAC.updates, batch, rounds, json_path)
@@ -77,8 +79,15 @@ def run_paper(
     shared = {"contestant": contestant, **common(base, rounds)}
     measured, stopped = measure(paper_entries(base), rounds=rounds, seconds=seconds, console=console)
     rows = [
-        PaperRow(name, paper_seconds, measured.get(name), stopped.get(name, ""))
-        for name, paper_seconds, _ in VARIANTS
+        PaperRow(
+            row.name,
+            row.paper_seconds,
+            measured.get(row.name),
+            stopped.get(row.name, ""),
+            row.reference,
+            row.updates_every,
+        )
+        for row in VARIANTS
     ]
     report = PaperReport(shared, rows)
     publish(report, console, json_path)
@@ -110,6 +119,34 @@ def run_pixels(
     return report
 
 
+def run_backbones(
+    *,
+    batch: int = 256,
+    rounds: int = 7,
+    seconds: float = 210.0,
+    threads: int | None = None,
+    peers: Path | None = PEERS,
+    json_path: Path | None = None,
+    console: Console | None = None,
+) -> BackbonesReport:
+    """Measure an environment step of every preset on states, in turns, and print the table."""
+    console = console or Console()
+    check(2, 1, batch, rounds, json_path)
+    base = Setting(batch=batch, cores=choose_cores(threads))
+    python, left_out = None, {}
+    if peers is not None:
+        try:
+            python = peers_python(peers, console)
+        except UserError as error:
+            left_out["peers"] = str(error)
+    entries = backbone_entries(base, python)
+    measured, stopped = measure(entries, rounds=rounds, seconds=seconds, console=console)
+    shared = {name: value for name, value in common(base, rounds).items() if name not in OF_PRESETS}
+    report = BackbonesReport(shared, list(measured.values()), left_out | stopped)
+    publish(report, console, json_path)
+    return report
+
+
 def own_entries(setting: Setting) -> list[Entry]:
     """Return this library's contestants and the limits, for both critics."""
     notes = {
@@ -126,7 +163,7 @@ def own_entries(setting: Setting) -> list[Entry]:
 
 
 def peer_entries(setting: Setting, python: Path) -> list[Entry]:
-    """Return the peers, who have the plain critic only."""
+    """Return the peers, which have the plain critic only."""
     notes = {
         "sbx": f"policy_delay {setting.updates}; takes the lowest critic, learns no penalty",
         "sb3": f"more work than asked: updates the policy {setting.updates} times instead of once",
@@ -139,11 +176,13 @@ def peer_entries(setting: Setting, python: Path) -> list[Entry]:
 
 def paper_entries(base: Setting) -> list[Entry]:
     """Return the rows of the paper's table."""
-    replace = dataclasses.replace
-    return [
-        Entry(row, replace(setting, contestant=base.contestant, batch=base.batch, cores=base.cores), cached=True)
-        for row, _, setting in VARIANTS
-    ]
+    entries = []
+    for row in VARIANTS:
+        pixels = row.setting.contestant.startswith("pixels-")
+        contestant = row.setting.contestant if pixels else base.contestant
+        setting = dataclasses.replace(row.setting, contestant=contestant, batch=base.batch, cores=base.cores)
+        entries.append(Entry(row.name, setting, cached=True))
+    return entries
 
 
 def common(setting: Setting, rounds: int) -> dict[str, object]:
@@ -158,7 +197,9 @@ def common(setting: Setting, rounds: int) -> dict[str, object]:
     }
 
 
-def publish(report: SpeedReport | PaperReport | PixelReport, console: Console, json_path: Path | None) -> None:
+def publish(
+    report: SpeedReport | PaperReport | PixelReport | BackbonesReport, console: Console, json_path: Path | None
+) -> None:
     """Print a report, and write it where asked."""
     report.show(console)
     if json_path is not None:

@@ -5,12 +5,14 @@ biases, activations, normalisation, loss, optimizer and averaging: the distance 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pessimism.bench.worker import Setting, Step
+if TYPE_CHECKING:
+    from pessimism.bench.worker import Setting, Step
+
 
 Layers = Sequence[tuple[int, int]]  # inputs, outputs
 
@@ -32,7 +34,7 @@ class Product(NamedTuple):
         return 2 * self.matrices * self.rows * self.inner * self.columns * self.times
 
 
-def products(setting: Setting) -> list[Product]:
+def products(setting: "Setting") -> list[Product]:
     """List the products of one environment step, layer by layer as the networks are written.
 
     The residual critic multiplies its outer layer with its head first and so does without some of them: its
@@ -61,7 +63,7 @@ def products(setting: Setting) -> list[Product]:
     ]
 
 
-def critic_layers(setting: Setting) -> list[tuple[int, int]]:
+def critic_layers(setting: "Setting") -> list[tuple[int, int]]:
     """Return the layers before the last: one of hidden width in the plain critic, two in the residual."""
     square = (setting.hidden, setting.hidden)
     first = (setting.obs_size + setting.action_size, setting.hidden)
@@ -83,7 +85,7 @@ def input_gradients(purpose: str, matrices: int, rows: int, layers: Layers, time
     return [Product(purpose, matrices, rows, outputs, inputs, times, "right") for inputs, outputs in layers]
 
 
-def limit_step(setting: Setting) -> Step:
+def limit_step(setting: "Setting") -> "Step":
     """Return a step that does the products: as batched ones, or as many operations in one large product."""
     wanted = products(setting)
     if setting.contestant == "limit-single":
@@ -91,7 +93,7 @@ def limit_step(setting: Setting) -> Step:
     return batched_step(wanted, setting.updates)
 
 
-def batched_step(wanted: Sequence[Product], updates: int) -> Step:
+def batched_step(wanted: Sequence[Product], updates: int) -> "Step":
     """Return a step that does the products in the order of the updates, into memory that is there already."""
     prepared = [(product, *operands(product)) for product in wanted]
     order = [
@@ -118,7 +120,7 @@ def operands(product: Product) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def single_step(flops: int) -> Step:
+def single_step(flops: int) -> "Step":
     """Return a step that does as many operations in one product of square matrices."""
     side = round((flops / 2) ** (1 / 3))
     left, right, result = torch.randn(side, side), torch.randn(side, side), torch.empty(side, side)

@@ -12,9 +12,20 @@ class Variant(NamedTuple):
     name: str
     paper_seconds: float
     setting: Setting
+    reference: str = "GPL-SAC"  # row that ratios are to
+    updates_every: int = 1  # environment steps between the steps that are measured
 
 
+PIXEL_REPLAY = 20_000  # frames, 0.4 GB per contestant: far more than the caches hold
 GPL_SAC = Setting(critic="residual")
+# From pixels the paper prints seconds per 10,000 steps; an update comes every two steps.
+GPL_DRQ = Setting("pixels-gpl-drq", members=2, updates=1, hidden=1024, replay=PIXEL_REPLAY)
+
+
+def _from_pixels(name: str, paper_seconds: float, preset: str) -> Variant:
+    setting = replace(GPL_DRQ, contestant=f"pixels-{preset}")
+    return Variant(name, paper_seconds / 10, setting, reference="GPL-DrQ", updates_every=2)
+
 
 # Cetin and Celiktutan, "Learning Pessimism for Reinforcement Learning" (2023), appendix "Computational
 # Scaling", "Average training times", proprioceptive tasks: one RTX 3090 and a Threadripper 3970x.
@@ -32,4 +43,8 @@ VARIANTS = (
     Variant("UTD = 10", 41.4, replace(GPL_SAC, updates=10)),
     Variant("UTD = 5", 20.1, replace(GPL_SAC, updates=5)),
     Variant("UTD = 1", 6.3, replace(GPL_SAC, updates=1)),
+    Variant("REDQ", 183.8, replace(GPL_SAC, critic="plain", strategy="redq")),  # the paper's: REDQ's original code
+    _from_pixels("GPL-DrQ-Anneal", 112.2, "gpl-drq-anneal"),
+    _from_pixels("GPL-DrQ", 111.3, "gpl-drq"),
+    _from_pixels("DrQv2", 111.2, "drqv2"),
 )

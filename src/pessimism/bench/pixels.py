@@ -1,25 +1,27 @@
 """`pessimism bench --pixels`: one update of GPL-DrQ against the published style of DrQ-v2, and sampling."""
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pessimism.bench.published import PublishedDrQ
 from pessimism.bench.report import PUBLISHED
-from pessimism.bench.worker import Setting, Step
-from pessimism.build import build_agent
-from pessimism.config import merge, validated
-from pessimism.presets import preset_values
+from pessimism.config.resolve import merge, preset_values, validated
 from pessimism.replay.frames import FrameReplay
+from pessimism.training.build import build_agent
 from pessimism.types import Batch
+
+if TYPE_CHECKING:
+    from pessimism.bench.worker import Setting, Step
+
 
 SIZE, STACK, COLOURS, STEPS = 84, 3, 3, 3  # DrQ-v2's pictures and returns
 BATCHES = 3  # sampled before the first update, and used in turn
 
 
-def pixel_step(setting: Setting) -> Step:
+def pixel_step(setting: "Setting") -> "Step":
     """Return one update of a contestant, or the sampling of its batch."""
     torch.manual_seed(0)
     replay = full_replay(setting)
@@ -34,7 +36,7 @@ def pixel_step(setting: Setting) -> Step:
     return lambda: agent.update(next(batches), next(steps))
 
 
-def full_replay(setting: Setting) -> FrameReplay:
+def full_replay(setting: "Setting") -> FrameReplay:
     """Return a replay full of noise: one endless episode."""
     replay = FrameReplay(
         setting.replay,
@@ -54,7 +56,7 @@ def full_replay(setting: Setting) -> FrameReplay:
     return replay
 
 
-def pixel_agent(name: str, setting: Setting) -> Any:  # noqa: ANN401
+def pixel_agent(name: str, setting: "Setting") -> Any:  # noqa: ANN401
     """Return an agent of a preset, at its published size."""
     preset, eager = name.removesuffix("-eager"), name.endswith("-eager")
     changes = {"env": "any", "target_entropy": 0.0, "compile": not eager}
@@ -62,7 +64,7 @@ def pixel_agent(name: str, setting: Setting) -> Any:  # noqa: ANN401
     return build_agent(config, (STACK, SIZE, SIZE, COLOURS), setting.action_size)
 
 
-def published_step(setting: Setting, batches: "itertools.cycle[Batch]") -> Step:
+def published_step(setting: "Setting", batches: "itertools.cycle[Batch]") -> "Step":
     """Return one update in the published style, from pictures as its replay would hold them."""
     agent = PublishedDrQ(SIZE, setting.action_size)
     stacked = itertools.cycle([channels_first(next(batches)) for _ in range(BATCHES)])

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from pessimism.errors import UserError
+from pessimism.tables import new_table
 
 LIMITS = ("limit-batched", "limit-single")
 PUBLISHED = "published-style"
@@ -129,6 +128,9 @@ class SpeedReport:
             console.print(f"left out: {reason}", highlight=False, markup=False)
 
 
+FROM_PIXELS = "from pixels: ratios to GPL-DrQ, an update every two steps"
+
+
 @dataclass(frozen=True)
 class PaperRow:
     """A line of the paper's table of training times, and ours, or why there is none."""
@@ -137,25 +139,35 @@ class PaperRow:
     paper_seconds: float
     measurement: Measurement | None
     missing: str = ""
+    reference: str = "GPL-SAC"  # row that ratios are to
+    updates_every: int = 1  # environment steps between the steps that were measured
+
+    @property
+    def seconds(self) -> float | None:
+        """Our seconds per 1000 environment steps."""
+        return None if self.measurement is None else self.measurement.milliseconds / self.updates_every
 
 
 @dataclass(frozen=True)
 class PaperReport:
-    """The paper's table of training times beside ours. The first row is GPL-SAC, to which the ratios are."""
+    """The paper's table of training times beside ours. Ratios are to GPL-SAC, from pixels to GPL-DrQ."""
 
     setting: Mapping[str, object]
     rows: Sequence[PaperRow]
 
     def ratio(self, row: PaperRow) -> float | None:
-        """Return our time over our GPL-SAC's."""
-        reference = self.rows[0].measurement
-        if row.measurement is None or reference is None:
+        """Return our time over our reference row's."""
+        reference = self._reference(row).seconds
+        if row.seconds is None or reference is None:
             return None
-        return row.measurement.milliseconds / reference.milliseconds
+        return row.seconds / reference
 
     def paper_ratio(self, row: PaperRow) -> float:
-        """Return the paper's time over the paper's GPL-SAC's."""
-        return row.paper_seconds / self.rows[0].paper_seconds
+        """Return the paper's time over the paper's reference row's."""
+        return row.paper_seconds / self._reference(row).paper_seconds
+
+    def _reference(self, row: PaperRow) -> PaperRow:
+        return next(other for other in self.rows if other.name == row.reference)
 
     def record(self) -> dict[str, Any]:
         """Return the content of the JSON file."""
@@ -164,10 +176,11 @@ class PaperReport:
             "rows": [
                 {
                     "name": row.name,
-                    "seconds_per_1000_steps": row.measurement and row.measurement.milliseconds,
+                    "seconds_per_1000_steps": row.seconds,
                     "ratio": self.ratio(row),
                     "paper_seconds_per_1000_steps": row.paper_seconds,
                     "paper_ratio": self.paper_ratio(row),
+                    "reference": row.reference,
                     "measurement": row.measurement and row.measurement.record(),
                     "missing": row.missing,
                 }
@@ -183,14 +196,21 @@ class PaperReport:
             line, ratio = row.measurement, self.ratio(row)
             table.add_row(
                 row.name,
-                *(spread(line) if line else ("", row.missing)),
+                *(spread(line, row.updates_every) if line else ("", row.missing)),
                 f"{ratio:.2f}" if ratio else "",
                 f"{self.paper_ratio(row):.2f}",
                 f"{row.paper_seconds:.1f}",
                 f"{line.setup_seconds + line.warmup_seconds:.1f}" if line else "",
             )
         ours = "ours: sampling and updates on this processor; warm-up (compilation, or its cache) not counted"
-        table.caption = "\n".join([describe(self.setting), ours, "the paper's: whole runs on an RTX 3090"])
+        table.caption = "\n".join(
+            [
+                describe(self.setting),
+                ours,
+                "the paper's: whole runs on an RTX 3090, REDQ in its original code",
+                FROM_PIXELS,
+            ]
+        )
         console.print(table)
         show_versions([row.measurement for row in self.rows if row.measurement], console)
 
@@ -231,17 +251,6 @@ class PixelReport:
             console.print(f"left out: {reason}", highlight=False, markup=False)
 
 
-def new_table(title: str, words: Iterable[str], numbers: Iterable[str]) -> Table:
-    """Return an empty table that fits 80 columns."""
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.title_justify = table.caption_justify = "left"
-    for name in words:
-        table.add_column(name, no_wrap=True)
-    for name in numbers:
-        table.add_column(name, justify="right")
-    return table
-
-
 def show_apart(lines: Sequence[Measurement], console: Console) -> None:
     """Print what is not part of the times."""
     title = "Not part of the times: set-up, warm-up and compilation"
@@ -259,10 +268,10 @@ def show_versions(lines: Iterable[Measurement], console: Console) -> None:
     console.print(f"versions: {', '.join(sorted(versions))}", highlight=False)
 
 
-def spread(line: Measurement) -> tuple[str, str]:
-    """Return the median and the quartiles as a table shows them."""
+def spread(line: Measurement, every: int = 1) -> tuple[str, str]:
+    """Return the median and the quartiles as a table shows them, where a step is taken every so often."""
     low, high = line.quartiles
-    return f"{line.milliseconds:.1f}", f"{low:.1f}-{high:.1f}"
+    return f"{line.milliseconds / every:.1f}", f"{low / every:.1f}-{high / every:.1f}"
 
 
 def percent(fraction: float | None) -> str:

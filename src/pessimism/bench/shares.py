@@ -9,12 +9,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from rich.console import Console
 
-from pessimism.bench.report import new_table, write_json
-from pessimism.config import Config, merge, validated
-from pessimism.presets import preset_values
-from pessimism.run import Assembly, assemble
+from pessimism.bench.report import write_json
+from pessimism.config.resolve import merge, preset_values, validated
+from pessimism.config.schema import Config
+from pessimism.tables import new_table
 from pessimism.training.directory import RunDirectory
 from pessimism.training.recorder import Recorder
+from pessimism.training.run import Assembly, assemble
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -22,6 +22,7 @@ from pessimism.bench import worker
 from pessimism.bench.report import Measurement
 from pessimism.bench.worker import Block, Ready, Setting
 from pessimism.errors import UserError
+from pessimism.processes import pinned
 
 BUSY = 0.5  # load from which on a comparison is unfair
 ANEW = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}  # compile as if for the first time
@@ -103,30 +104,6 @@ def finish(process: "subprocess.Popen[str]") -> None:
         process.wait(timeout=10)
     except subprocess.TimeoutExpired:
         process.kill()
-
-
-def pinned(threads: int) -> dict[str, str]:
-    """Return the variables that give every library the same number of threads."""
-    count, several = str(threads), str(threads > 1).lower()
-    return {
-        "OMP_NUM_THREADS": count,
-        "MKL_NUM_THREADS": count,
-        "OPENBLAS_NUM_THREADS": count,
-        "NPROC": count,  # the size of JAX's thread pool
-        "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={several} intra_op_parallelism_threads={count}",
-        "JAX_PLATFORMS": "cpu",
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # otherwise a pool of processes that stays
-    }
-
-
-def choose_cores(threads: int | None) -> list[int]:
-    """Return the cores that all contestants are pinned to: all that this process may use, unless told."""
-    everything = set(range(os.cpu_count() or 1))
-    available = sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else everything)
-    wanted = len(available) if threads is None else threads
-    if not 0 < wanted <= len(available):
-        raise UserError(f"threads must be between 1 and {len(available)}, the cores there are; got {wanted}")
-    return available[:wanted]
 
 
 def load() -> float:

@@ -1,4 +1,4 @@
-"""One contestant in a process of its own: it sets up, warms up, and then runs blocks of steps when told.
+"""One contestant in a process of its own: it sets up, warms up, and then runs blocks of steps on request.
 
 A script for any interpreter, `python -P worker.py SETTING`: until it knows which contestant it is, it
 imports the standard library only, as the peers' environment does not have this package.
@@ -26,7 +26,7 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True)
 class Setting:
-    """What is to be measured: the sizes of HalfCheetah-v4 and the paper's update, unless told otherwise."""
+    """What is to be measured: the sizes of HalfCheetah-v4 and the paper's update, by default."""
 
     contestant: str = "pessimism-eager"
     critic: str = "plain"
@@ -105,8 +105,12 @@ def prepare(setting: Setting) -> tuple[Contestant, Ready]:
 
 def build(setting: Setting) -> Contestant:
     """Return the contestant that the setting names."""
-    if setting.contestant in ("sb3", "sbx"):
+    if setting.contestant == "sb3" or setting.contestant.startswith("sbx"):
         return peer(setting)
+    if setting.contestant.startswith(("preset-", "products-")):
+        from pessimism.bench.preset_steps import preset_step
+
+        return Contestant(preset_step(setting), ["pessimism", "torch"])
     if setting.contestant.startswith("limit-"):
         from pessimism.bench.limit import limit_step
 
@@ -122,19 +126,20 @@ def build(setting: Setting) -> Contestant:
 
 def peer(setting: Setting) -> Contestant:
     """Return SAC of Stable-Baselines3, or of SBX, with a full replay and without an environment."""
-    jax = setting.contestant == "sbx"
+    jax = setting.contestant.startswith("sbx")
     library: Any = importlib.import_module("sbx" if jax else "stable_baselines3")
     logger: Any = importlib.import_module("stable_baselines3.common.logger")
-    model = library.SAC(
-        "MlpPolicy",
+    updates = 1 if setting.contestant in ("sbx-crossq", "sbx-simba") else setting.updates
+    model = getattr(library, "CrossQ" if setting.contestant == "sbx-crossq" else "SAC")(
+        "SimbaPolicy" if setting.contestant == "sbx-simba" else "MlpPolicy",
         blank_environment(setting),
         buffer_size=setting.replay,
         batch_size=setting.batch,
-        gradient_steps=setting.updates,
-        policy_kwargs={"n_critics": setting.members, "net_arch": [setting.hidden, setting.hidden]},
+        gradient_steps=updates,
+        policy_kwargs=peer_networks(setting),
         device="cpu",
         seed=0,
-        **({"policy_delay": setting.updates} if jax else {}),
+        **({"policy_delay": setting.updates} if setting.contestant in ("sbx", "sbx-droq") else {}),
     )
     model.set_logger(logger.Logger(folder=None, output_formats=[]))
     random = importlib.import_module("numpy").random.default_rng(0)
@@ -143,9 +148,19 @@ def peer(setting: Setting) -> Contestant:
         field[:] = random.uniform(-1.0, 1.0, field.shape)
     replay.full = True
     return Contestant(
-        lambda: model.train(gradient_steps=setting.updates, batch_size=setting.batch),
+        lambda: model.train(gradient_steps=updates, batch_size=setting.batch),
         ["sbx-rl", "jax"] if jax else ["stable-baselines3", "torch"],
     )
+
+
+def peer_networks(setting: Setting) -> dict[str, Any]:
+    """Return a peer's critics: the setting's, or those that its algorithm has by itself."""
+    if setting.contestant in ("sbx-crossq", "sbx-simba"):
+        return {}
+    plain = {"n_critics": setting.members, "net_arch": [setting.hidden, setting.hidden]}
+    if setting.contestant == "sbx-droq":  # what makes SBX's SAC DroQ
+        return plain | {"n_critics": 2, "dropout_rate": 0.01, "layer_norm": True}
+    return plain
 
 
 def blank_environment(setting: Setting) -> object:

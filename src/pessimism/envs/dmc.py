@@ -13,7 +13,7 @@ from dm_control.rl.control import PhysicsError
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pessimism.envs.gym import FILM, NonFiniteError
+from pessimism.envs.control import FILM, EnvironmentFault
 from pessimism.envs.rendering import rendering_error, silence_mujoco
 from pessimism.errors import UserError, nearest
 
@@ -69,7 +69,7 @@ class ControlSuiteEnv(gymnasium.Env[Vector, NDArray[Any]]):
         try:
             step = self._env.step(np.asarray(action, dtype=np.float64))
         except PhysicsError as error:
-            raise NonFiniteError(
+            raise EnvironmentFault(
                 f"the physics of the environment diverged: {' '.join(str(error).split())}"
             ) from None
         over = step.discount == 0.0

@@ -2,7 +2,7 @@
 
 import atexit
 import weakref
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -24,25 +24,6 @@ class PixelView(NamedTuple):
     size: int = 84  # height and width of a picture
     stack: int = 3  # pictures in an observation, the oldest first
     camera: int | None = None  # None: the task's own (2 for quadruped, else 0)
-
-
-class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Takes each action several times; rewards are summed, and an episode's end stops the repeating."""
-
-    def __init__(self, env: AnyEnv, times: int) -> None:
-        super().__init__(env)
-        self.times = times
-        self.metadata = {**env.metadata, "render_fps": env.metadata.get("render_fps", 30) / times}
-
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:  # noqa: ANN401
-        """Return the last step with the sum of the rewards."""
-        total = 0.0
-        for _ in range(self.times):
-            obs, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
-            if terminated or truncated:
-                break
-        return obs, total, terminated, truncated, info
 
 
 class OwnContext(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -69,14 +50,16 @@ def _close(reference: "weakref.ref[OwnContext]") -> None:
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Tell pictures from vectors."""
-    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
+    """Tell images, and stacks of them, from vectors."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3, 4)
 
 
 def viewed(env: AnyEnv, stack: int, name: str) -> AnyEnv:
-    """Return the environment with observations [stack, H, W, C]: of its own pictures, or of rendered ones."""
-    pictures = _channels_last(env, name) if is_image(env.observation_space) else _rendered(env, name)
-    return wrappers.FrameStackObservation(pictures, stack, padding_type="reset")
+    """Return the environment with observations [stack, H, W, C]: of its own images, or of rendered ones."""
+    images = _channels_last(env, name) if is_image(env.observation_space) else _rendered(env, name)
+    shape = images.observation_space.shape or ()
+    # The stack keeps what it is given: each image is copied, as it may be a buffer that the next step overwrites.
+    return wrappers.FrameStackObservation(_transformed(images, shape, np.array), stack, padding_type="reset")
 
 
 def _rendered(env: AnyEnv, name: str) -> AnyEnv:
@@ -91,8 +74,10 @@ def _rendered(env: AnyEnv, name: str) -> AnyEnv:
 
 
 def _channels_last(env: AnyEnv, name: str) -> AnyEnv:
-    """Return pictures [H, W, C] of 1 or 3 colours, from that, [H, W] or [C, H, W]."""
+    """Return images [H, W, C] of 1 or 3 colours, from that, [H, W] or [C, H, W]."""
     shape = env.observation_space.shape or ()
+    if len(shape) == 4:
+        raise UserError(f"{name} has image observations {shape}: one image is needed, stacks are made here")
     if len(shape) == 2:
         return _transformed(env, (*shape, 1), lambda image: image[..., None])
     if shape[2] in (1, 3):

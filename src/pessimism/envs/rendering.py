@@ -54,10 +54,14 @@ def choose() -> Choice:
     return Choice(NONE, "no display and no library to draw with")
 
 
+_chosen_here: set[str] = set()  # backends that this module set, and the user did not
+
+
 def prepare_rendering() -> None:
     """Set the choice for MuJoCo and dm_control, which read it at their first import."""
-    if backend := choose().backend:
+    if not os.environ.get(VARIABLE) and (backend := choose().backend):
         os.environ[VARIABLE] = backend
+        _chosen_here.add(backend)
     # dm_control's word for drawing in the thread that asks. With a thread of its own OSMesa fails loudly at exit.
     os.environ.setdefault("DISABLE_RENDER_THREAD_OFFLOADING", "1")
 
@@ -68,7 +72,8 @@ def check_rendering() -> None:
     if backend == NONE:
         raise _refusal("no library to draw with", BACKENDS["egl"].fix)
     if backend in BACKENDS and (missing := BACKENDS[backend].missing):
-        raise _refusal(f"{VARIABLE}={backend} needs {missing}", f"{BACKENDS[backend].fix}, or unset {VARIABLE}")
+        other = "" if backend in _chosen_here else f", or unset {VARIABLE}"
+        raise _refusal(f"{VARIABLE}={backend} needs {missing}", BACKENDS[backend].fix + other)
 
 
 def rendering_error(error: Exception) -> UserError:
@@ -79,6 +84,8 @@ def rendering_error(error: Exception) -> UserError:
         return known
     backend, kind = os.environ.get(VARIABLE), type(error).__name__
     said = textwrap.shorten(f"{kind}: {error}", 100, placeholder=" ...")
+    if backend in _chosen_here:  # its libraries are there: a camera that does not exist, a package that is missing
+        return UserError(f"the environment cannot be drawn ({said}); pessimism doctor shows what works here")
     return _refusal(said, f"unset {VARIABLE}, which is {backend}" if backend else BACKENDS["egl"].fix)
 
 

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pessimism.ops import Adam
+from pessimism.nn.optim import Adam
 
 DECAYS = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)  # L2 weight of each layer's matrices, MBPO's code
 BOUND_WEIGHT = 0.01  # pulls the variance bounds together

@@ -21,7 +21,7 @@ class BestWeights:
     @torch.no_grad()
     def record(self, errors: Tensor) -> None:
         """Keep the members whose held-out error [N] fell by more than 1% of their best."""
-        better = (errors < (1 - IMPROVEMENT) * self.errors) | ~self.errors.isfinite()
+        better = errors < (1 - IMPROVEMENT) * self.errors  # the first best is infinite; NaN is never better
         self.errors = errors.where(better, self.errors)
         for kept, parameter in zip(self.kept, self.parameters, strict=True):
             kept.copy_(parameter.where(better.view(-1, 1, 1), kept))

@@ -9,7 +9,7 @@ from torch import Tensor
 from pessimism.models.dynamics import DynamicsEnsemble
 from pessimism.models.termination import Termination
 from pessimism.replay.transitions import TransitionReplay
-from pessimism.types import Agent, Batch, Metrics, Transition
+from pessimism.types import Agent, Batch, Metrics, Observation, Transition
 
 Fit = Callable[[DynamicsEnsemble, Tensor, Tensor, torch.Generator], Metrics]
 
@@ -69,10 +69,6 @@ class ModelReplay:
         """Real transitions ever stored."""
         return self.real.added
 
-    @added.setter
-    def added(self, count: int) -> None:
-        self.real.added = count
-
     @property
     def nbytes(self) -> int:
         """Memory that the full replay of real transitions takes."""
@@ -92,6 +88,10 @@ class ModelReplay:
         count = int(batch_size * self.real_ratio)
         real, imagined = self.real.sample(updates, count), self.pool.sample(updates, batch_size - count)
         return Batch(*(torch.cat(fields, dim=1) for fields in zip(real, imagined, strict=True)))
+
+    def held_out(self, batch_size: int) -> Batch | None:
+        """Draw real transitions that no critic is fitted to; the model is fitted to all, and branches off there."""
+        return self.real.held_out(batch_size)
 
     def refresh(self, step: int, agent: Agent) -> Metrics:
         """Fit the model and roll it out, when it is time."""
@@ -134,6 +134,14 @@ class ModelReplay:
     def newest(self, count: int) -> Tensor:
         """Return the last `count` real transitions as rows."""
         return self.real.newest(count)
+
+    def restart(self, added: int) -> None:
+        """Forget all real transitions; the next one is number `added`."""
+        self.real.restart(added)
+
+    def cut(self, last: Observation) -> None:
+        """End the running episode, as by a time limit."""
+        self.real.cut(last)
 
     def append_rows(self, rows: Tensor) -> None:
         """Store real transitions that `newest` gave out."""

@@ -4,14 +4,16 @@
 // A float of 24 digits is the sum of three bfloat16 numbers of 8, a = a1 + a2 + a3, each part about 2^-8 of the one
 // before. Of the nine products in a b the six largest are taken; the others are less than a float's rounding (Henry,
 // Tang, Heinecke 2019, arXiv:1904.06376). Sums are kept in float32. The result is closer to the exact product than a sum
-// of float32 products (tests/test_native.py).
+// of float32 products (tests/test_native.py). With one part instead of three the product is one of bfloat16 matrices.
 
 #pragma once
 
+#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "vectors.hpp"
+#include "matrix.hpp"
+#include "team.hpp"
 
 namespace amx {
 
@@ -32,32 +34,39 @@ void split(Vector value, __m512i (&parts)[PARTS]) {
 // of the sum. Terms k and k + 16 share a lane, so that no value has to change its lane when it is packed.
 class Operand {
   public:
+    Index blocks = 0, groups = 0, parts = 0;
+    Index precision = 3;  // parts of a float
+
+    void set(const Matrix& right, const Team& team, Index precision) { pack(right, false, team, precision); }
+
     // The sum runs along a left operand's rows and down a right one's columns. Zeros and ones are whole in one part.
-    void pack(const Matrix& m, bool is_left) {
+    void pack(const Matrix& m, bool is_left, const Team& team, Index precision) {
         const bool along = is_left != m.transposed;  // does the sum run along the lines in memory?
-        parts = m.binary ? 1 : 3;
-        if (m.binary) m.transposed ? pack_tiles<1, true>(m, along) : pack_tiles<1, false>(m, along);
-        else m.transposed ? pack_tiles<3, true>(m, along) : pack_tiles<3, false>(m, along);
+        team.alone([&] {
+            this->precision = precision;
+            parts = m.binary ? 1 : precision;
+            blocks = ((is_left ? m.rows : m.columns) + GROUP - 1) / GROUP * 2;
+            groups = ((is_left ? m.columns : m.rows) + GROUP - 1) / GROUP;
+            pairs = memory.fit(blocks * groups * parts * TILE);
+        });
+        const Range own = team.share(blocks);
+        if (parts == 1) m.transposed ? pack_tiles<1, true>(m, along, own) : pack_tiles<1, false>(m, along, own);
+        else m.transposed ? pack_tiles<3, true>(m, along, own) : pack_tiles<3, false>(m, along, own);
+        team.wait();
     }
 
-    const float* tile(Index block, Index group, int part) const {
+    const float* tile(Index block, Index group, Index part) const {
         return pairs + ((block * groups + group) * parts + part) * TILE;
     }
-
-    int parts = 0;
-    Index groups = 0;
 
   private:
     Memory memory;
     float* pairs = nullptr;
 
     template <int PARTS, bool TRANSPOSED>
-    void pack_tiles(const Matrix& m, bool along) {
+    void pack_tiles(const Matrix& m, bool along, Range blocks) const {
         const Index lines = m.transposed ? m.columns : m.rows, width = m.transposed ? m.rows : m.columns;
-        const Index blocks = ((along ? lines : width) + GROUP - 1) / GROUP * 2;
-        groups = ((along ? width : lines) + GROUP - 1) / GROUP;
-        pairs = memory.fit(blocks * groups * PARTS * TILE);
-        for (Index block = 0; block < blocks; block++)
+        for (Index block = blocks.begin; block < blocks.end; block++)
             for (Index group = 0; group < groups; group++) {
                 const Index line = along ? block * LANES : group * GROUP;
                 const Index column = along ? group * GROUP : block * LANES;
@@ -111,9 +120,10 @@ class Operand {
     }
 };
 
-// Products A B of several A with one B.
-class Product {
-  public:
+struct Products {
+    using Right = Operand;
+    using Left = Operand;
+
     // The tiles' registers, set up for the calling thread.
     struct Registers {
         Registers() {
@@ -136,70 +146,62 @@ class Product {
         return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
     }
 
-    static constexpr Index STRIP = 2 * LANES;
-    template <class Body>
-    static void for_strips(Index rows, Body body) {
-        for (Index i = 0; i < rows; i += STRIP) body(i, std::min(STRIP, rows - i));
-    }
+    static constexpr Index CHUNK = 2 * LANES;
+    static Index chunks(Index rows) { return (rows + CHUNK - 1) / CHUNK; }
+    static Range chunk(Index rows, Index index) { return {index * CHUNK, std::min(rows, (index + 1) * CHUNK)}; }
 
-    void set(const Matrix& b) {
-        right.pack(b, false);
-        width = b.columns;
-    }
-
-    // C = A B for an A of at most STRIP rows; as many rows of C are written. `meanwhile(share, shares)` is called that
+    // C = A B for an A of at most CHUNK rows; as many rows of C are written. `meanwhile(share, shares)` is called that
     // many times: what it does goes on beside the tiles.
     template <class Meanwhile>
-    void multiply(const Matrix& a, float* c, Meanwhile meanwhile) {
-        left.pack(a, true);
+    static void multiply(Left& left, const Matrix& a, const Right& b, float* c, Index stride, Meanwhile meanwhile) {
+        Barrier none;
+        left.pack(a, true, {0, 1, none}, b.precision);
         asm volatile("" ::: "memory");  // GCC's tile loads do not say that they read memory
-        const Index line = width * sizeof(float), shares = width / STRIP * left.groups;
-        for (Index j = 0, share = 0; j < width; j += STRIP) {
+        const Index line = stride * sizeof(float), width = b.blocks * LANES;
+        const Index shares = width / CHUNK * left.groups;
+        for (Index j = 0, share = 0; j < width; j += CHUNK) {
             _tile_zero(0);
             _tile_zero(1);
             _tile_zero(2);
             _tile_zero(3);
             for (Index group = 0; group < left.groups; group++) {
-                add_products(j / LANES, group);
+                add_products(left, b, j / LANES, group);
                 meanwhile(share++, shares);
             }
             _tile_stored(0, c + j, line);
             _tile_stored(1, c + j + LANES, line);
-            _tile_stored(2, c + j + LANES * width, line);
-            _tile_stored(3, c + j + LANES * width + LANES, line);
+            _tile_stored(2, c + j + LANES * stride, line);
+            _tile_stored(3, c + j + LANES * stride + LANES, line);
         }
     }
 
   private:
-    Operand left, right;
-    Index width = 0;
-
     // Small terms first.
-    void add_products(Index block, Index group) const {
+    static void add_products(const Operand& left, const Operand& right, Index block, Index group) {
+        const auto load_left = [&](int part) {
+            _tile_loadd(4, left.tile(0, group, part), 64);
+            _tile_loadd(5, left.tile(1, group, part), 64);
+        };
+        const auto load_right = [&](int part) {
+            _tile_loadd(6, right.tile(block, group, part), 64);
+            _tile_loadd(7, right.tile(block + 1, group, part), 64);
+        };
         if (right.parts == 1) {
-            load_right(block, group, 0);
-            for (int part : {2, 1, 0}) load_left(group, part), multiply_tiles();
+            load_right(0);
+            for (int part = left.parts; part-- > 0;) load_left(part), multiply_tiles();
         } else if (left.parts == 1) {
-            load_left(group, 0);
-            for (int part : {2, 1, 0}) load_right(block, group, part), multiply_tiles();
+            load_left(0);
+            for (int part : {2, 1, 0}) load_right(part), multiply_tiles();
         } else {
-            load_left(group, 2), load_right(block, group, 0), multiply_tiles();
-            load_left(group, 1), multiply_tiles();
-            load_right(block, group, 1), multiply_tiles();
-            load_left(group, 0), multiply_tiles();
-            load_right(block, group, 2), multiply_tiles();
-            load_right(block, group, 0), multiply_tiles();
+            load_left(2), load_right(0), multiply_tiles();
+            load_left(1), multiply_tiles();
+            load_right(1), multiply_tiles();
+            load_left(0), multiply_tiles();
+            load_right(2), multiply_tiles();
+            load_right(0), multiply_tiles();
         }
     }
 
-    void load_left(Index group, int part) const {
-        _tile_loadd(4, left.tile(0, group, part), 64);
-        _tile_loadd(5, left.tile(1, group, part), 64);
-    }
-    void load_right(Index block, Index group, int part) const {
-        _tile_loadd(6, right.tile(block, group, part), 64);
-        _tile_loadd(7, right.tile(block + 1, group, part), 64);
-    }
     static void multiply_tiles() {
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);

@@ -1,26 +1,25 @@
 """The critics' TD-learning in C++: `critic_update.cpp` on the tensors of torch's modules, in place."""
 
 import ctypes
-import math
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pessimism.native.library import has_tiles, load
+from pessimism.native.library import Library, load
 from pessimism.nn.critic import EnsembleCritic, ResidualBlock, ResidualCritic
 from pessimism.nn.ensemble import EnsembleLinear
-from pessimism.ops import Adam
-from pessimism.values import squared_td_loss
+from pessimism.nn.optim import Adam
+from pessimism.values import quantile_huber_loss, squared_td_loss
 
 SLOTS = 10  # parameters of a residual critic; a plain one has no layer norm (2, 3) and no outer layer (6, 7)
 PLAIN_SLOTS = (0, 1, 4, 5, 8, 9)
 MATRICES = (4, 6)  # the square ones, inner and outer
-TILE = 32  # the hidden width is a multiple of it
-# Threads take whole members: beyond this ratio of their time to their work torch is faster (docs/performance.md).
-IDLE, IDLE_WITH_TILES = 1.2, 1.6
-
-CONSTANTS = ("norm_epsilon", "first_rate", "second_rate", "second_decay", "epsilon", "tau")
+PARTS = {"float32": 3, "bfloat16": 1}  # bfloat16 numbers that a float is cut into for AMX
+SIZES = ("members", "batch", "inputs", "hidden", "atoms", "targets", "threads", "parts")
+CONSTANTS = ("loss_scale", "kappa", "norm_epsilon", "first_rate", "second_rate", "second_decay", "epsilon", "tau")
 Pointers = ctypes.c_void_p * SLOTS
 
 
@@ -28,32 +27,57 @@ class Problem(ctypes.Structure):
     """The C++ structure of the same name."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("members", "batch", "inputs", "hidden", "threads", "tiles")),
+        *((name, ctypes.c_int64) for name in SIZES),
         *((name, Pointers) for name in ("online", "averaged", "means", "squares", "left", "right")),
         *((name, ctypes.c_float) for name in CONSTANTS),
     )
 
 
-def covered(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Say whether the C++ update is for this critic and loss: one atom, float32, on a processor."""
+def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor]) -> str | None:
+    """Return why the C++ update is not for this critic and loss, or None if it is."""
     head = critic.head.weight
-    members, hidden, atoms = head.shape
-    threads = torch.get_num_threads()
-    return (
-        _is_known(critic)
-        and td_loss is squared_td_loss
-        and (head.device.type, head.dtype) == ("cpu", torch.float32)
-        and atoms == 1
-        and hidden % TILE == 0
-        and not isinstance(load(), str)  # which builds it: asked for when nothing else speaks against it
-        and math.ceil(members / threads) * threads <= (IDLE_WITH_TILES if has_tiles() else IDLE) * members
-    )
+    conditions = {
+        "it runs on processors only": head.device.type == "cpu",
+        "it computes in float32 only": head.dtype == torch.float32,
+        "it knows two hidden layers, or one residual block with projected or no spectral norms": _is_known(critic),
+        "it knows the squared error of one atom and the quantiles' Huber loss": _constants(td_loss, head.shape[-1]),
+    }
+    reason = next((text for text, met in conditions.items() if not met), None)
+    if reason is not None:
+        return reason
+    library = load()  # which builds it: asked for when nothing else is against it
+    if isinstance(library, str):
+        return library
+    if critic.precision == "bfloat16" and not library.tiles:
+        return "the processor has no AMX, which multiplies bfloat16 numbers"
+    enough = library.parallel or torch.get_num_threads() == 1
+    return None if enough else "the compiler has no OpenMP: --threads 1 would take it"
+
+
+def covered(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
+    """Say whether the C++ update is for this critic and loss."""
+    return refusal(critic, td_loss) is None
 
 
 def _is_known(critic: EnsembleCritic) -> bool:
     if isinstance(critic, ResidualCritic):
         return all(layer.form == "projection" for layer in critic.spectral)
-    return [type(layer) for layer in critic.body] == [EnsembleLinear, nn.ReLU, EnsembleLinear, nn.ReLU]
+    layers = [type(layer) for layer in critic.body]
+    return type(critic) is EnsembleCritic and layers == [EnsembleLinear, nn.ReLU, EnsembleLinear, nn.ReLU]
+
+
+def _constants(td_loss: Callable[[Tensor, Tensor], Tensor], atoms: int) -> tuple[float, float] | None:
+    """Return a loss's scale and kappa, of which the other is 0, or None for a loss that C++ does not know."""
+    function, options = td_loss, dict[str, float]()
+    if isinstance(td_loss, partial):
+        function, options = td_loss.func, dict(td_loss.keywords)
+        if td_loss.args or set(options) - {"scale", "kappa"}:
+            return None
+    if function is squared_td_loss and atoms == 1:
+        return options.get("scale", 0.5), 0.0
+    if function is quantile_huber_loss:
+        return 0.0, options.get("kappa", 1.0)
+    return None
 
 
 class CriticUpdate:
@@ -65,16 +89,24 @@ class CriticUpdate:
         averaged: EnsembleCritic,
         optimizer: Adam,
         tau: float,
+        td_loss: Callable[[Tensor, Tensor], Tensor],
         *,
         tiles: bool | None = None,  # as the processor has them
+        target: str = "native",  # another instruction set, for tests
     ) -> None:
+        library = load(target)
+        assert isinstance(library, Library), library
         block = critic.body[-1]
         norm_epsilon = block.norm.eps if isinstance(block, ResidualBlock) else 0.0
-        self.optimizer, self.tiles = optimizer, has_tiles() if tiles is None else tiles
-        self.problem, self.key = Problem(), (0, 0, 0, 0)
-        self.members, self.hidden, _ = critic.head.weight.shape
+        self.library, self.optimizer = library, optimizer
+        self.parts = PARTS[critic.precision] if (library.tiles if tiles is None else tiles) else 0
+        self.problem, self.key = Problem(), (0, 0, 0, 0, 0)
+        self.members, self.hidden, self.atoms = critic.head.weight.shape
         first, second = optimizer.betas
-        self.constants = (norm_epsilon, 1 - first, 1 - second, second, optimizer.eps, tau)
+        loss = _constants(td_loss, self.atoms)
+        assert loss is not None, td_loss
+        self.quantiles = loss[1] > 0
+        self.constants = (*loss, norm_epsilon, 1 - first, 1 - second, second, optimizer.eps, tau)
         self.tensors = [
             *(_slots(list(tensors)) for tensors in (critic.parameters(), averaged.parameters())),
             *(_slots(tensors) for tensors in (optimizer.means, optimizer.squares)),
@@ -82,15 +114,20 @@ class CriticUpdate:
         ]
 
     def target_values(self, inputs: Tensor) -> Tensor:
-        """[B, obs + act] -> [N, B, 1], of the averaged critics."""
+        """[B, obs + act] -> [N, B, K], of the averaged critics."""
         values = self._values(inputs)
-        _library().target_values(self._problem(inputs), _pointer(inputs), _pointer(values))
+        self.library.functions.target_values(self._problem(inputs, 0), _pointer(inputs), _pointer(values))
+        return values
+
+    def values(self, inputs: Tensor) -> Tensor:
+        """[B, obs + act] -> [N, B, K], of the critics themselves, with a gradient to the inputs alone."""
+        values: Tensor = _Values.apply(inputs, self)
         return values
 
     def learn(
         self, inputs: Tensor, target: Tensor, next_inputs: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Take one step of the optimizer and of the average. Returns the loss and the values before: [N, B, 1].
+        """Take one step of the optimizer and of the average. Returns the loss and the values before: [N, B, K].
 
         The third is what `target_values` would now say of `next_inputs` [B, obs + act].
         """
@@ -98,27 +135,63 @@ class CriticUpdate:
         next_values = None if next_inputs is None else self._values(next_inputs)
         mean_scale, square_scale = self.optimizer.advance().tolist()
         rate = ctypes.c_float(self.optimizer.lr * mean_scale)
-        _library().learn(
-            *(self._problem(inputs), _pointer(inputs), _pointer(target), rate, ctypes.c_float(square_scale)),
+        self.library.functions.learn(
+            *(
+                self._problem(inputs, target.shape[-1]),
+                _pointer(inputs),
+                _pointer(target),
+                rate,
+                ctypes.c_float(square_scale),
+            ),
             *(_pointer(values), _pointer(losses), _pointer(next_inputs), _pointer(next_values)),
         )
         return losses.sum(), values, next_values
 
-    def _values(self, inputs: Tensor) -> Tensor:
-        return torch.empty(self.members, len(inputs), 1)
+    def _online_values(self, inputs: Tensor) -> Tensor:
+        values = self._values(inputs)
+        self.library.functions.online_values(self._problem(inputs, 0), _pointer(inputs), _pointer(values))
+        return values
 
-    def _problem(self, inputs: Tensor) -> "ctypes._CArgObject":
+    def _input_gradient(self, inputs: Tensor, slopes: Tensor) -> Tensor:
+        """Return the gradient of sum(slopes values): slopes [N, B, K] -> [B, obs + act]."""
+        slopes, values = slopes.contiguous(), self._values(inputs)
+        gradients = torch.empty(self.members, *inputs.shape)  # summed in order, whatever the number of threads
+        self.library.functions.input_gradient(
+            self._problem(inputs, 0), _pointer(inputs), _pointer(slopes), _pointer(values), _pointer(gradients)
+        )
+        return gradients.sum(dim=0)
+
+    def _values(self, inputs: Tensor) -> Tensor:
+        return torch.empty(self.members, len(inputs), self.atoms)
+
+    def _problem(self, inputs: Tensor, targets: int) -> "ctypes._CArgObject":
         """Describe the tensors: anew when the module was given other memory since the last call."""
-        key = (self.optimizer.targets[0].data_ptr(), *inputs.shape, torch.get_num_threads())
+        key = (self.optimizer.targets[0].data_ptr(), *inputs.shape, targets, torch.get_num_threads())
         if key != self.key:
-            self.key, (_, batch, width, threads) = key, key
-            sizes = (self.members, batch, width, self.hidden, threads, self.tiles)
+            self.key, (_, batch, width, _, threads) = key, key
+            atoms = (self.atoms, targets if self.quantiles else 0)
+            sizes = (self.members, batch, width, self.hidden, *atoms, threads, self.parts)
             pointers = (
                 Pointers(*(None if tensor is None else tensor.data_ptr() for tensor in slots))
                 for slots in self.tensors
             )
             self.problem = Problem(*sizes, *pointers, *self.constants)
         return ctypes.byref(self.problem)
+
+
+class _Values(torch.autograd.Function):
+    """The critics' values as a function of their inputs."""
+
+    @staticmethod
+    def forward(context: Any, inputs: Tensor, update: CriticUpdate) -> Tensor:  # noqa: ANN401
+        context.save_for_backward(inputs)
+        context.update = update
+        return update._online_values(inputs)
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        (inputs,) = context.saved_tensors
+        return context.update._input_gradient(inputs, *slopes), None
 
 
 def _slots(tensors: Sequence[Tensor]) -> list[Tensor | None]:
@@ -137,9 +210,3 @@ def _vectors(tensors: Sequence[Tensor]) -> list[Tensor | None]:
 
 def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
-
-
-def _library() -> ctypes.CDLL:
-    library = load()
-    assert isinstance(library, ctypes.CDLL), library
-    return library

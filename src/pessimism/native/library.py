@@ -2,62 +2,131 @@
 
 import ctypes
 import hashlib
+import os
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pessimism.ops import compiler
+from pessimism.nn.compilation import compiler
 
 SOURCE = Path(__file__).with_name("critic_update.cpp")
 SOURCES = (SOURCE, *sorted(SOURCE.parent.glob("*.hpp")))
-MACHINE = ("-march=native", "-mprefer-vector-width=512")
+# Hidden: a process may load the library for several instruction sets, and each has to use its own functions.
+REQUIRED = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden")
+# Left out, one by one, where a compiler does not know them or has no library for them (Apple's has no OpenMP).
 # No -ffast-math: linked into a library it would change the rounding of the whole process.
-FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")
+OPTIONAL = (
+    "-fopenmp",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-mprefer-vector-width=512",
+)
+VECTORS = {"__AVX512F__": "AVX-512", "__AVX2__": "AVX2", "__AVX__": "AVX", "__ARM_NEON": "NEON", "__SSE2__": "SSE2"}
+
+
+@dataclass(frozen=True)
+class Library:
+    """The functions of `critic_update.cpp`, and what the processor and the compiler made of them."""
+
+    functions: ctypes.CDLL
+    path: Path
+    vectors: str  # the widest that the source was compiled for
+    tiles: bool  # AMX: the processor has them, and the operating system allows them
+    parallel: bool  # with OpenMP
+
+    @property
+    def instructions(self) -> str:
+        """What products are computed with."""
+        return "AMX" if self.tiles else self.vectors
 
 
 @cache
-def load() -> ctypes.CDLL | str:
-    """Return the library, or the reason why there is none on this machine."""
+def load(target: str = "native") -> Library | str:
+    """Return the library for an instruction set as compilers name it, or the reason why there is none here."""
     command = compiler()
     if command is None:
         return "there is no C++ compiler"
     try:
-        macros = _run(command, *MACHINE, "-x", "c++", "-dM", "-E", "/dev/null")
-        if "__AVX512F__" not in macros:
-            return "the processor has no AVX-512"
-        library = ctypes.CDLL(str(_built(command, macros)))
+        machine, macros = _machine(command, target)
+        path = _built(command, machine, macros)
+        functions = ctypes.CDLL(str(path))
     except (OSError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
         return f"the C++ source does not build: {reason.strip().splitlines()[0]}"
-    library.has_tiles.restype = ctypes.c_bool
-    return library
+    functions.has_tiles.restype = functions.is_parallel.restype = ctypes.c_bool
+    vectors = next((name for macro, name in VECTORS.items() if macro in macros), "vectors of 128 bits")
+    return Library(functions, path, vectors, functions.has_tiles(), functions.is_parallel())
 
 
-@cache
-def has_tiles() -> bool:
-    """Say whether products go through the processor's AMX tiles, which the operating system has to allow."""
-    library = load()
-    return not isinstance(library, str) and bool(library.has_tiles())
+def is_built(target: str = "native") -> bool:
+    """Say whether `load` would find the library ready."""
+    command = compiler()
+    if command is None:
+        return False
+    try:
+        return _path(*_machine(command, target)).exists()
+    except (OSError, subprocess.CalledProcessError):
+        return False
 
 
-def _built(command: str, macros: str) -> Path:
-    """Return the library's file, where torch keeps what it compiles.
+def _machine(command: str, target: str) -> tuple[tuple[str, ...], str]:
+    """Return the flag that names the instruction set, and the macros that the compiler then predefines.
 
-    The predefined macros tell compilers and processors apart: a home directory may be shared by many.
+    Clang on ARM calls the flag -mcpu.
     """
-    from torch._inductor.runtime.cache_dir_utils import cache_dir
+    flags: tuple[str, ...]
+    for flags in ((f"-march={target}",), (f"-mcpu={target}",)):
+        try:
+            return flags, _run(command, *flags, "-x", "c++", "-dM", "-E", "/dev/null")
+        except subprocess.CalledProcessError:
+            continue
+    return (), _run(command, "-x", "c++", "-dM", "-E", "/dev/null")
 
-    text = "\n".join([*(source.read_text() for source in SOURCES), *MACHINE, *FLAGS, macros])
+
+def _path(machine: tuple[str, ...], macros: str) -> Path:
+    """Return the library's file. The predefined macros tell compilers and processors apart: homes may be shared."""
+    flags = (*REQUIRED, *OPTIONAL, *machine)
+    text = "\n".join([*(source.read_text() for source in SOURCES), *flags, macros])
     key = hashlib.sha256(text.encode()).hexdigest()
-    path = Path(cache_dir()) / "pessimism" / f"critic_update-{key[:16]}.so"
+    return _cache() / f"critic_update-{key[:16]}.so"
+
+
+def _cache() -> Path:
+    """Return a directory that outlives the process: torch's cache if it was given one, else the user's."""
+    given, home = os.environ.get("TORCHINDUCTOR_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
+    path = Path(given or home or Path.home() / ".cache") / "pessimism"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a home that cannot be written to
+        path = Path(tempfile.gettempdir()) / f"pessimism-{os.getuid()}"
+        path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def _built(command: str, machine: tuple[str, ...], macros: str) -> Path:
+    path = _path(machine, macros)
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:  # whole or not at all, whoever else builds
             fresh = Path(scratch) / path.name
-            _run(command, *FLAGS, *MACHINE, str(SOURCE), "-o", str(fresh))
+            build = (*REQUIRED, *machine, str(SOURCE), "-o", str(fresh))
+            try:
+                _run(command, *OPTIONAL, *build)
+            except subprocess.CalledProcessError:
+                known = [flag for flag in OPTIONAL if _accepts(command, flag, fresh)]
+                _run(command, *known, *build)
             fresh.replace(path)
     return path
+
+
+def _accepts(command: str, flag: str, output: Path) -> bool:
+    try:
+        _run(command, flag, *REQUIRED, "-x", "c++", "/dev/null", "-o", str(output))
+    except subprocess.CalledProcessError:
+        return False
+    return True
 
 
 def _run(*command: str) -> str:

@@ -1,81 +1,129 @@
-// Sixteen floats at a time.
+// Vectors of floats as the compiler knows them (GCC and Clang), as wide as the target's registers.
 
 #pragma once
 
-#include <immintrin.h>
-
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <utility>
 
 using Index = int64_t;
-using Vector = __m512;
-constexpr Index LANES = 16;
 
-inline Vector load(const float* from) { return _mm512_loadu_ps(from); }
-inline void store(float* to, Vector value) { _mm512_storeu_ps(to, value); }
-inline Vector all(float value) { return _mm512_set1_ps(value); }
-inline Vector positive(Vector gate, Vector value) {  // value where gate > 0, else 0
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(gate, _mm512_setzero_ps(), _CMP_GT_OQ), value);
+#if defined(__AVX512F__)
+constexpr Index LANES = 16, REGISTERS = 32;
+#elif defined(__AVX__)
+constexpr Index LANES = 8, REGISTERS = 16;
+#elif defined(__aarch64__)
+constexpr Index LANES = 4, REGISTERS = 32;
+#else
+constexpr Index LANES = 4, REGISTERS = 16;
+#endif
+
+typedef float Vector __attribute__((vector_size(LANES * sizeof(float))));
+typedef int32_t Mask __attribute__((vector_size(LANES * sizeof(float))));  // all bits of a lane, or none
+
+inline Vector all(float value) { return value - Vector{}; }
+
+// How many lanes are in memory: all of them, or the first few, the others being zero.
+struct Whole {};
+struct Some {
+    Index count;
+};
+
+inline Vector load(const float* from, Whole = {}) {
+    Vector value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+inline Vector load(const float* from, Some some) {
+    Vector value{};
+    std::memcpy(&value, from, some.count * sizeof(float));
+    return value;
+}
+inline void store(float* to, Vector value, Whole = {}) { std::memcpy(to, &value, sizeof value); }
+inline void store(float* to, Vector value, Some some) { std::memcpy(to, &value, some.count * sizeof(float)); }
+
+// Call `body(j, lanes)` for every vector of an array, from `begin` on; the last one may have only some lanes.
+template <class Body>
+void for_vectors(Index begin, Index count, Body body) {
+    Index j = begin;
+    for (; j + LANES <= count; j += LANES) body(j, Whole{});
+    if (j < count) body(j, Some{count - j});
 }
 
-// Newton's step doubles the 14 digits of the processor's estimates, in less time than a division or a root takes.
-inline Vector reciprocal(Vector value) {
-    const Vector guess = _mm512_rcp14_ps(value);
-    return guess * (all(2) - value * guess);
-}
-inline Vector root(Vector value) {  // of a number that is not negative
-    const Vector safe = _mm512_max_ps(value, all(1e-37f)), guess = _mm512_rsqrt14_ps(safe);
-    return value * guess * (all(1.5f) - all(0.5f) * safe * guess * guess);
+inline Vector positive(Vector gate, Vector value) { return (Vector)((gate > Vector{}) & (Mask)value); }  // else 0
+inline Vector relu(Vector value) { return (Vector)(~(value < Vector{}) & (Mask)value); }  // NaN stays NaN
+
+inline Vector root(Vector value) {
+    float lanes[LANES];
+    store(lanes, value);
+    for (float& lane : lanes) lane = std::sqrt(lane);
+    return load(lanes);
 }
 
-// The sum of `term(j)` over j = 0, 16, 32, ... below size: two sums at a time, as an addition has to wait for the last.
+inline float sum(Vector value) {
+    typedef float Four __attribute__((vector_size(4 * sizeof(float))));
+    Four parts[LANES / 4];
+    std::memcpy(parts, &value, sizeof value);
+    for (Index i = 1; i < LANES / 4; i++) parts[0] += parts[i];
+    return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
+}
+
+// The sum of `term(j, lanes)` over the vectors of an array: two sums at a time, as an addition waits for the last.
 template <class Term>
-float sum_of(Index size, Term term) {
-    Vector even = all(0), odd = all(0);
-    for (Index j = 0; j < size; j += 2 * LANES) {
-        even += term(j);
-        odd += term(j + LANES);
+float sum_of(Index count, Term term) {
+    Vector even{}, odd{};
+    Index j = 0;
+    for (; j + 2 * LANES <= count; j += 2 * LANES) {
+        even += term(j, Whole{});
+        odd += term(j + LANES, Whole{});
     }
-    return _mm512_reduce_add_ps(even + odd);
+    for_vectors(j, count, [&](Index k, auto lanes) { even += term(k, lanes); });
+    return sum(even + odd);
 }
 
-inline float dot(const float* a, const float* b, Index size) {
-    return sum_of(size, [=](Index j) { return load(a + j) * load(b + j); });
+inline float dot(const float* a, const float* b, Index count) {
+    return sum_of(count, [=](Index j, auto lanes) { return load(a + j, lanes) * load(b + j, lanes); });
 }
 
-inline void add_scaled(float* to, float scale, const float* from, Index size) {
-    for (Index j = 0; j < size; j += LANES) store(to + j, load(to + j) + all(scale) * load(from + j));
+inline void add_scaled(float* to, float scale, const float* from, Index count) {
+    for_vectors(0, count, [=](Index j, auto lanes) {
+        store(to + j, load(to + j, lanes) + scale * load(from + j, lanes), lanes);
+    });
 }
 
-// Ask for memory, into the second-level cache. (GCC 12 leaves out a function that does nothing but _mm_prefetch.)
+// Ask for memory, into the second-level cache. (GCC 12 leaves out a function that does nothing but prefetch.)
 inline void prefetch(const float* from, Index count) {
-    for (Index j = 0; j < count; j += LANES) asm volatile("prefetcht1 %0" ::"m"(from[j]));
+    for (Index j = 0; j < count; j += 64 / Index(sizeof(float))) {
+        __builtin_prefetch(from + j, 0, 2);
+        asm volatile("" ::"r"(from));
+    }
 }
 
-// Transpose sixteen vectors in place.
+// The first (HALF 0) or last (HALF 1) lanes of two vectors, in turns.
+template <int HALF, int... I>
+Vector interleave(Vector a, Vector b, std::integer_sequence<int, I...>) {
+    constexpr int start = HALF * int(LANES) / 2;
+#ifdef __clang__
+    return __builtin_shufflevector(a, b, (start + I / 2 + I % 2 * int(LANES))...);
+#else
+    return __builtin_shuffle(a, b, Mask{(start + I / 2 + I % 2 * int(LANES))...});
+#endif
+}
+
+// Transpose as many vectors as they have lanes, in place: each round interleaves the first half with the second.
 inline void transpose(Vector (&a)[LANES]) {
-    Vector b[LANES];
-    for (int i = 0; i < 16; i += 2) {
-        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
-        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4)
-        for (int j = 0; j < 2; j++) {
-            const __m512d low = _mm512_castps_pd(b[i + j]), high = _mm512_castps_pd(b[i + j + 2]);
-            a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
-            a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    constexpr std::make_integer_sequence<int, LANES> lanes;
+    for (Index round = 1; round < LANES; round *= 2) {
+        Vector b[LANES];
+        for (Index i = 0; i < LANES / 2; i++) {
+            b[2 * i] = interleave<0>(a[i], a[i + LANES / 2], lanes);
+            b[2 * i + 1] = interleave<1>(a[i], a[i + LANES / 2], lanes);
         }
-    for (int i = 0; i < 16; i += 8)
-        for (int j = 0; j < 4; j++) {
-            b[i + j] = _mm512_shuffle_f32x4(a[i + j], a[i + j + 4], 0x88);
-            b[i + j + 4] = _mm512_shuffle_f32x4(a[i + j], a[i + j + 4], 0xdd);
-        }
-    for (int j = 0; j < 8; j++) {
-        a[j] = _mm512_shuffle_f32x4(b[j], b[j + 8], 0x88);
-        a[j + 8] = _mm512_shuffle_f32x4(b[j], b[j + 8], 0xdd);
+        for (Index i = 0; i < LANES; i++) a[i] = b[i];
     }
 }
 
@@ -98,29 +146,4 @@ class Memory {
     };
     std::unique_ptr<float, Free> data;
     Index size = 0;
-};
-
-// A matrix as it stands in a product; `transposed` says that its columns are lines in memory.
-struct Matrix {
-    const float* data;
-    Index rows, columns, line;  // from a line in memory to the next
-    bool transposed = false, binary = false;               // binary: zeros and ones only
-    const float *by_line = nullptr, *by_column = nullptr;  // factors of the lines and columns in memory, if any
-
-    Matrix(const float* data, Index rows, Index columns) : data(data), rows(rows), columns(columns), line(columns) {}
-
-    Matrix t() const {
-        Matrix other = *this;
-        std::swap(other.rows, other.columns);
-        other.transposed = !transposed;
-        return other;
-    }
-    Matrix strip(Index i, Index count) const {  // some of its rows
-        Matrix other = *this;
-        other.data += transposed ? i : i * line;
-        other.rows = count;
-        if (!transposed && by_line) other.by_line += i;
-        if (transposed && by_column) other.by_column += i;
-        return other;
-    }
 };

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from pessimism.nn.encoder import Trunk
 
-LogStdForm = Literal["squashed", "clamped"]
+LogStdForm = Literal["squashed", "clamped", "clamped-10"]
 SQUASHED = (-10.0, 2.0)  # author's code
-CLAMPED = (-20.0, 2.0)  # SAC's, REDQ's and MBPO's
+CLAMPED = {"clamped": (-20.0, 2.0), "clamped-10": (-10.0, 2.0)}  # SAC's, REDQ's and MBPO's; XQC's
 WITHIN = 1 - 1e-6  # largest action of a noisy policy (DrQ-v2's released code)
 
 
@@ -26,30 +26,66 @@ def two_hidden_layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
 
 
-class SquashedGaussianActor(nn.Module):
+def _xavier_(net: nn.Module, heads: int) -> None:
+    layers = [layer for layer in net.children() if isinstance(layer, nn.Linear)]
+    for layer, parts in zip(layers, (1, 1, heads), strict=True):
+        for part in layer.weight.chunk(parts):
+            nn.init.xavier_uniform_(part)
+
+
+class Actor(nn.Module):
+    """A policy. Calls of `mode` and `sample` change nothing."""
+
+    action_size: int
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """Return the deterministic action."""
+        raise NotImplementedError
+
+    def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the action that standard normal `noise` [.., act] leads to, and its log-probability."""
+        raise NotImplementedError
+
+    def sample_for_update(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return an action that critics learn from, and its log-probability."""
+        return self.sample(obs, noise)
+
+    def learning(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return an action that the policy itself learns from, and its log-probability."""
+        return self.sample_for_update(obs, noise)
+
+    def advance(self, step: int) -> None:
+        """Called before the updates of an environment step (schedules)."""
+
+    def normalise_(self) -> None:
+        """Called after each optimizer step (projections of the weights)."""
+
+
+class SquashedGaussianActor(Actor):
     """A Gaussian squashed by tanh into (-1, 1), with a state-dependent diagonal standard deviation."""
 
+    net: nn.Module
+
     def __init__(
-        self, obs_size: int, action_size: int, hidden: int = 256, log_std: LogStdForm = "squashed"
+        self,
+        obs_size: int,
+        action_size: int,
+        hidden: int = 256,
+        log_std: LogStdForm = "squashed",
+        *,
+        net: nn.Module | None = None,  # [.., obs] -> [.., 2 act]; two hidden layers unless given
     ) -> None:
         super().__init__()
         self.action_size, self.log_std = action_size, log_std
-        self.net = two_hidden_layers(obs_size, hidden, 2 * action_size)
+        self.net = two_hidden_layers(obs_size, hidden, 2 * action_size) if net is None else net
 
     def xavier_(self) -> None:
         """Draw the weights anew as SAC, REDQ and MBPO do: Xavier uniform, the last layer's two heads apart."""
-        layers = [layer for layer in self.net if isinstance(layer, nn.Linear)]
-        for layer, heads in zip(layers, (1, 1, 2), strict=True):
-            for head in layer.weight.chunk(heads):
-                nn.init.xavier_uniform_(head)
+        _xavier_(self.net, heads=2)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log standard deviation before the squashing: [.., obs] -> 2 x [.., act]."""
-        mean, raw = self.net(obs).chunk(2, dim=-1)
-        if self.log_std == "clamped":
-            return mean, raw.clamp(*CLAMPED)
-        low, high = SQUASHED
-        return mean, low + 0.5 * (high - low) * (raw.tanh() + 1)
+        return self._moments(self.net(obs))
 
     def mode(self, obs: Tensor) -> Tensor:
         """Return the deterministic action."""
@@ -57,22 +93,25 @@ class SquashedGaussianActor(nn.Module):
 
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return the action that standard normal `noise` [.., act] leads to, and its log-probability."""
-        mean, log_std = self(obs)
+        return self._action(self.net(obs), noise)
+
+    def _moments(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        mean, raw = outputs.chunk(2, dim=-1)
+        if self.log_std != "squashed":
+            return mean, raw.clamp(*CLAMPED[self.log_std])
+        low, high = SQUASHED
+        return mean, low + 0.5 * (high - low) * (raw.tanh() + 1)
+
+    def _action(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self._moments(outputs)
         raw = mean + log_std.exp() * noise
         gaussian = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
         # log(1 - tanh(x)**2) from x itself: the textbook form loses every digit near the bounds.
         squash = 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))
         return raw.tanh(), (gaussian - squash).sum(-1, keepdim=True)
 
-    def smoothed(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what updates learn from: the same as `sample`."""
-        return self.sample(obs, noise)
 
-    def advance(self, step: int) -> None:
-        """Hear of the environment step (nothing is scheduled)."""
-
-
-class NoisyActor(nn.Module):
+class NoisyActor(Actor):
     """A deterministic policy with Gaussian noise whose size follows a schedule (DrQ-v2). It has no entropy."""
 
     std: Tensor
@@ -85,6 +124,10 @@ class NoisyActor(nn.Module):
         self.net = two_hidden_layers(obs_size, hidden, action_size)
         self.register_buffer("std", torch.tensor(float(noise(0))))
 
+    def xavier_(self) -> None:
+        """Draw the weights anew, Xavier uniform."""
+        _xavier_(self.net, heads=1)
+
     def mode(self, obs: Tensor) -> Tensor:
         """Return the action without noise."""
         action: Tensor = self.net(obs)
@@ -94,7 +137,7 @@ class NoisyActor(nn.Module):
         """Return an exploratory action [.., act] and zeros [.., 1] for its log-probability."""
         return _bounded(self.mode(obs), self.std * noise)
 
-    def smoothed(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def sample_for_update(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return the action that updates learn from: its noise is clipped."""
         return _bounded(self.mode(obs), (self.std * noise).clamp(-self.clip, self.clip))
 
@@ -109,13 +152,14 @@ def _bounded(mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     return mean + (action - mean).detach(), torch.zeros_like(mean[..., :1])
 
 
-Policy = SquashedGaussianActor | NoisyActor
+VectorActor = SquashedGaussianActor | NoisyActor
+"""A policy on states, or on an encoder's features."""
 
 
-class PixelActor(nn.Module):
+class PixelActor(Actor):
     """A policy on an encoder's features, through a trunk of its own."""
 
-    def __init__(self, trunk: Trunk, policy: Policy) -> None:
+    def __init__(self, trunk: Trunk, policy: VectorActor) -> None:
         super().__init__()
         self.trunk, self.policy, self.action_size = trunk, policy, policy.action_size
 
@@ -127,9 +171,9 @@ class PixelActor(nn.Module):
         """Return an exploratory action and its log-probability."""
         return self.policy.sample(self.trunk(features), noise)
 
-    def smoothed(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def sample_for_update(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return the action that updates learn from, and its log-probability."""
-        return self.policy.smoothed(self.trunk(features), noise)
+        return self.policy.sample_for_update(self.trunk(features), noise)
 
     def advance(self, step: int) -> None:
         """Hear of the environment step."""

@@ -1,28 +1,92 @@
-"""Critic ensembles: observation and action to `values[N, B, K]`."""
+"""Critic ensembles: observation and action to return distributions [N, B, K]."""
 
+import copy
 import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from pessimism.nn.encoder import Trunk
 from pessimism.nn.ensemble import EnsembleLayerNorm, EnsembleLinear, SpectralForm, SpectralLinear, product, xavier_
+from pessimism.values import Atoms, Values
 
+Precision = Literal["float32", "bfloat16"]  # of the products in the C++ update
 LAST_GAIN = 0.01 * math.sqrt(2)  # author's code: first estimates are close to zero
 
 
-class EnsembleCritic(nn.Module):
-    """N independent estimators of the return, evaluated as one."""
+class Categorical(nn.Module):
+    """Reads a head's outputs [N, B, K] as logits of K evenly spaced returns."""
 
-    def __init__(self, body: nn.Sequential, head: EnsembleLinear) -> None:
+    support: Tensor
+
+    def __init__(self, atoms: int, lowest: float, highest: float) -> None:
         super().__init__()
-        self.body, self.head = body, head
+        self.register_buffer("support", torch.linspace(lowest, highest, atoms), persistent=False)
+
+    def forward(self, outputs: Tensor) -> Atoms:
+        """Return atoms with weights."""
+        return Atoms(self.support.expand_as(outputs), outputs.log_softmax(dim=-1))
+
+
+def equally_likely(outputs: Tensor) -> Tensor:
+    """Read a head's outputs [N, B, K] as equally likely returns."""
+    return outputs
+
+
+Reading = Callable[[Tensor], Values]
+
+
+def reading(atoms: int, support: tuple[float, float] | None) -> Reading:
+    """Return how a head's outputs are read: with a support its atoms have weights."""
+    return equally_likely if support is None else Categorical(atoms, *support)
+
+
+class Pairs(NamedTuple):
+    """States and actions that a critic update evaluates: the batch's own, and those that follow."""
+
+    obs: Tensor  # [B, obs]
+    action: Tensor  # [B, act]
+    next_obs: Tensor  # [B, obs]
+    next_action: Tensor  # [B, act], of the policy
+
+
+class EnsembleCritic(nn.Module):
+    """N independent estimators of the return, evaluated as one.
+
+    Calling it is evaluation: nothing is random and nothing changes. Critics with batch statistics or dropout
+    differ from that in updates, and replace `current`, `following` and `judged`.
+    """
+
+    def __init__(self, body: nn.Sequential, head: EnsembleLinear, read: Reading = equally_likely) -> None:
+        super().__init__()
+        self.body, self.head, self.read = body, head, read
+        self.precision: Precision = "float32"
         self.spectral = [layer for layer in self.modules() if isinstance(layer, SpectralLinear)]
 
-    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+    def forward(self, obs: Tensor, action: Tensor) -> Values:
         """[B, obs], [B, act] -> [N, B, K]."""
-        values: Tensor = self.head(self.body(torch.cat([obs, action], dim=-1)))
+        return self.read(self.head(self.body(torch.cat([obs, action], dim=-1))))
+
+    def current(self, pairs: Pairs) -> Values:
+        """Return the predictions that TD-learning moves: [N, B, K]."""
+        values: Values = self(pairs.obs, pairs.action)
         return values
+
+    def following(self, pairs: Pairs) -> Values:
+        """Return the estimates that its targets are made of: [N, B, K]."""
+        values: Values = self(pairs.next_obs, pairs.next_action)
+        return values
+
+    def judged(self, obs: Tensor, action: Tensor) -> Values:
+        """Return the estimates that the policy climbs: [B, obs], [B, act] -> [N, B, K]."""
+        values: Values = self(obs, action)
+        return values
+
+    def averaged(self) -> Self:
+        """Return the target critics: a copy whose weights follow by Polyak averaging."""
+        return copy.deepcopy(self).requires_grad_(False)
 
     def xavier_(self) -> None:
         """Draw the weights anew as SAC, REDQ and MBPO do; spectral layers, whose scale is fixed, stay."""
@@ -48,10 +112,12 @@ class PixelCritic(nn.Module):
         """The last layer."""
         return self.heads.head
 
-    def forward(self, features: Tensor, action: Tensor) -> Tensor:
+    def forward(self, features: Tensor, action: Tensor) -> Values:
         """[B, features], [B, act] -> [N, B, K]."""
-        values: Tensor = self.heads(self.trunk(features), action)
+        values: Values = self.heads(self.trunk(features), action)
         return values
+
+    judged = forward
 
     def normalise_(self) -> None:
         """Let the spectral norms follow the weights."""
@@ -84,17 +150,18 @@ class ResidualCritic(EnsembleCritic):
     nor backward. That is half of the critic's operations.
     """
 
-    def __init__(self, first: nn.Module, block: ResidualBlock, head: EnsembleLinear) -> None:
-        super().__init__(nn.Sequential(first, nn.ReLU(), block), head)
+    def __init__(
+        self, first: nn.Module, block: ResidualBlock, head: EnsembleLinear, read: Reading = equally_likely
+    ) -> None:
+        super().__init__(nn.Sequential(first, nn.ReLU(), block), head, read)
 
-    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+    def forward(self, obs: Tensor, action: Tensor) -> Values:
         """[B, obs], [B, act] -> [N, B, K], equal to `head(body(...))` up to rounding."""
         first, relu, block = self.body
         assert isinstance(block, ResidualBlock)
         inputs = relu(first(torch.cat([obs, action], dim=-1)))
         kernel = product(block.outer.kernel(), self.head.kernel())  # [N, size, K]
-        values: Tensor = self.head(inputs + block.outer.bias) + product(block.hidden(inputs), kernel)
-        return values
+        return self.read(self.head(inputs + block.outer.bias) + product(block.hidden(inputs), kernel))
 
 
 def residual_critic(
@@ -104,16 +171,25 @@ def residual_critic(
     atoms: int = 1,
     hidden: int = 256,
     spectral: SpectralForm = "projection",
+    support: tuple[float, float] | None = None,
 ) -> EnsembleCritic:
     """Build the paper's "modern" critic: one residual block between the first and the last layer."""
     return ResidualCritic(
         EnsembleLinear(members, inputs, hidden),
         ResidualBlock(members, hidden, spectral),
         EnsembleLinear(members, hidden, atoms, LAST_GAIN),
+        reading(atoms, support),
     )
 
 
-def plain_critic(inputs: int, *, members: int = 2, atoms: int = 1, hidden: int = 256) -> EnsembleCritic:
+def plain_critic(
+    inputs: int,
+    *,
+    members: int = 2,
+    atoms: int = 1,
+    hidden: int = 256,
+    support: tuple[float, float] | None = None,
+) -> EnsembleCritic:
     """Build SAC's classical critic: two hidden layers."""
     body = nn.Sequential(
         EnsembleLinear(members, inputs, hidden),
@@ -121,7 +197,7 @@ def plain_critic(inputs: int, *, members: int = 2, atoms: int = 1, hidden: int =
         EnsembleLinear(members, hidden, hidden),
         nn.ReLU(),
     )
-    return EnsembleCritic(body, EnsembleLinear(members, hidden, atoms, LAST_GAIN))
+    return EnsembleCritic(body, EnsembleLinear(members, hidden, atoms, LAST_GAIN), reading(atoms, support))
 
 
 def _square(members: int, size: int, spectral: SpectralForm) -> EnsembleLinear:

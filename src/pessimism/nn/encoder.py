@@ -46,6 +46,22 @@ class Crop(NamedTuple):
         return window.flatten(3).permute(0, 3, 1, 2)
 
 
+def random_shift(image: int) -> Crop:
+    """Return DrQ's augmentation for images of this size: a shift by up to 4 pixels."""
+    return Crop(image, image, padding=4, places=9)
+
+
+def random_crop(image: int) -> Crop:
+    """Return CURL's augmentation: a window of 84/100 of the size."""
+    size = round(0.84 * image)
+    return Crop(image, size, padding=0, places=image - size)
+
+
+def no_augmentation(image: int) -> Crop:
+    """Return the window that is the whole image."""
+    return Crop(image, image, padding=0, places=1)
+
+
 class ConvEncoder(nn.Module):
     """Four convolutions of 3 x 3, the first with stride 2 (DrQ-v2's, SAC-AE's and CURL's): bytes to features."""
 

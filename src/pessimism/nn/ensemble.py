@@ -111,3 +111,111 @@ class EnsembleLayerNorm(nn.Module):
         """Normalise over the last axis."""
         normal = nn.functional.layer_norm(inputs, inputs.shape[-1:], eps=self.eps)
         return normal * self.gain + self.bias
+
+
+class UnitLinear(nn.Module):
+    """N linear layers without a bias, [N, B, in] -> [N, B, out], each unit's weights a vector of length 1 (XQC).
+
+    A normalisation that follows makes the weights' length irrelevant to the outputs; held at 1, they do not grow,
+    and the learning rate keeps its meaning.
+    """
+
+    def __init__(self, members: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(orthogonal_(torch.empty(members, inputs, outputs), 1.0))
+        self.normalise_()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Apply all members."""
+        return product(inputs, self.weight)
+
+    def normalise_(self) -> None:
+        """Project the weights back after an optimizer step."""
+        unit_(self.weight)
+
+
+class UnitHead(EnsembleLinear):
+    """N affine layers whose units' weights, biases apart, are vectors of length 1."""
+
+    def __init__(self, members: int, inputs: int, outputs: int) -> None:
+        super().__init__(members, inputs, outputs, 1.0)
+        self.normalise_()
+
+    def normalise_(self) -> None:
+        """Project the weights back after an optimizer step."""
+        unit_(self.weight)
+
+
+@torch.no_grad()
+def unit_(weight: Tensor) -> None:
+    """Scale each unit's weights to length 1: [N, in, out], over `in`."""
+    weight.div_(weight.norm(dim=1, keepdim=True))
+
+
+class EnsembleBatchNorm(nn.Module):
+    """Batch normalisation with statistics, a gain and a bias for each member: [N, B, size] -> [N, B, size].
+
+    `running_mean` and `running_var` follow the batches that are normalised by their own statistics, and replace
+    those in all other calls, so that one observation is enough. Variances are those of the batch itself (1/B), and
+    `momentum` is the share that is kept, both as in Flax.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, members: int, size: int, momentum: float = 0.99, eps: float = 1e-3) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(members, 1, size))
+        self.bias = nn.Parameter(torch.zeros(members, 1, size))
+        self.register_buffer("running_mean", torch.zeros(members, 1, size))
+        self.register_buffer("running_var", torch.ones(members, 1, size))
+        self.momentum, self.eps = momentum, eps
+
+    def forward(self, inputs: Tensor, *, by_batch: bool) -> Tensor:
+        """Normalise over the batch, by its own statistics or by the running ones."""
+        mean, var = self.running_mean, self.running_var
+        if by_batch:
+            mean = inputs.mean(dim=1, keepdim=True)  # [N, 1, size]
+            var = (inputs - mean).square().mean(dim=1, keepdim=True)
+            self._follow(mean.detach(), var.detach())
+        scale = self.gain * (var + self.eps).rsqrt()
+        return inputs * scale + (self.bias - mean * scale)
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, var: Tensor) -> None:
+        self.running_mean.lerp_(mean.expand_as(self.running_mean), 1 - self.momentum)
+        self.running_var.lerp_(var.expand_as(self.running_var), 1 - self.momentum)
+
+
+class EnsembleDropout(nn.Module):
+    """Dropout whose masks are a random stream of their own: [N, B, size] -> [N, B, size].
+
+    The mask of call t is a hash of (key, t, place). The key is drawn with the first weights, and the number of
+    calls is a buffer, so that state_dict() holds the whole stream. Compiled and eager masks are the same.
+    """
+
+    key: Tensor
+    calls: Tensor
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self.register_buffer("key", torch.randint(2**31 - 1, (1,), dtype=torch.int32))
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.int32))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Drop inputs at random, and scale the others up."""
+        self.calls.add_(1)
+        places = torch.arange(inputs.numel(), dtype=torch.int32, device=inputs.device).view(inputs.shape)
+        number = hashed(places + hashed(hashed(self.calls) + self.key)) & 0x7FFFFFFF  # uniform on [0, 2**31)
+        kept = number >= round(self.rate * 2**31)
+        return inputs * (kept.to(inputs.dtype) / (1 - self.rate))
+
+
+def hashed(numbers: Tensor) -> Tensor:
+    """Mix the bits of 32-bit integers; products wrap around (Wellons' low-bias hash)."""
+    numbers = numbers ^ ((numbers >> 16) & 0xFFFF)
+    numbers = numbers * 0x7FEB352D
+    numbers = numbers ^ ((numbers >> 15) & 0x1FFFF)
+    numbers = numbers * (0x846CA68B - 2**32)  # as a signed number
+    return numbers ^ ((numbers >> 16) & 0xFFFF)

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pessimism.errors import UserError
-from pessimism.replay.memory import zeros
-from pessimism.types import Agent, Batch, Metrics, Transition
+from pessimism.replay.memory import draw, draw_held_out, no_sample, zeros
+from pessimism.types import Agent, Batch, Metrics, Observation, Transition
 
 TAIL = 4  # columns of `facts` after the action: reward, terminated, final, history
 
@@ -27,9 +26,7 @@ class FrameReplay:
     stack are in the ring, and once its window of n steps is there or its episode has ended. Either is monotonic
     in its number, so what can be sampled is a range of numbers, and nothing is drawn in vain.
 
-    The operating system hands out the memory as the ring fills. With `file` the frames are in a file instead,
-    sparse until they fill it. It loses its name as soon as it is open: its contents come from the checkpoint,
-    and its room on the disk is free again when the process ends, however it ends.
+    With `file` the frames are in a file instead of in memory.
     """
 
     def __init__(
@@ -42,12 +39,14 @@ class FrameReplay:
         discount: float,
         n_step: int,
         generator: torch.Generator,
+        held_out_every: int = 0,
         file: Path | None = None,
     ) -> None:
         if capacity < stack + n_step:
             raise ValueError(f"{capacity} frames hold no transition of {stack} frames and {n_step} steps")
         self.capacity, self.frame_shape, self.stack, self.action_size = capacity, frame_shape, stack, action_size
         self.n_step, self.generator, self.file = n_step, generator, file
+        self.held_out_every = held_out_every
         self.powers = discount ** torch.arange(n_step + 1, dtype=torch.float64)
         self.frame_bytes = prod(frame_shape)
         self.facts = zeros(capacity, action_size + TAIL, np.float32)
@@ -59,17 +58,7 @@ class FrameReplay:
     @cached_property
     def frames(self) -> Tensor:
         """The frames [capacity, H * W * C], made at the first use: a file is for the process that trains."""
-        if self.file is None:
-            return zeros(self.capacity, self.frame_bytes, np.uint8)
-        try:
-            with self.file.open("xb+") as file:
-                self.file.unlink()
-                shape = self.capacity, self.frame_bytes
-                return torch.from_numpy(np.memmap(file, np.uint8, "r+", shape=shape))
-        except FileExistsError:
-            raise UserError(f"{self.file} exists: the replay's file must be a new one") from None
-        except OSError as error:
-            raise UserError(f"cannot make the replay's file {self.file}: {error.strerror}") from None
+        return zeros(self.capacity, self.frame_bytes, np.uint8, self.file)
 
     @property
     def nbytes(self) -> int:
@@ -137,22 +126,30 @@ class FrameReplay:
         """Draw `updates` batches with replacement: uint8 stacks [U, B, stack, H, W, C], the rest [U, B, ...]."""
         valid = self._valid()
         if not valid:
-            raise UserError(
-                f"no transition of {self.n_step} steps is complete after {self.transitions} environment steps: "
-                f"learning must begin later, with --random-steps {self.n_step + 1} or more"
-            )
-        drawn = torch.randint(len(valid), (updates * batch_size,), generator=self.generator)
-        slots = self.slot_of[(valid.start + drawn) % self.capacity]
+            raise no_sample(self.n_step, self.transitions)
+        numbers = draw(valid, updates * batch_size, self.generator, self.held_out_every)
+        return Batch(*(field.unflatten(0, (updates, batch_size)) for field in self._batch(numbers)))
+
+    def held_out(self, batch_size: int) -> Batch | None:
+        """Draw a batch [B, ...] of transitions that `sample` never gives out; None where there are none.
+
+        Their frames and rewards may still be part of other transitions' stacks and windows.
+        """
+        numbers = draw_held_out(self._valid(), batch_size, self.generator, self.held_out_every)
+        return None if numbers is None else self._batch(numbers)
+
+    def _batch(self, numbers: Tensor) -> Batch:
+        """Return the transitions with these numbers: fields [N, ...]."""
+        slots = self.slot_of[numbers % self.capacity]
         window = self._facts(slots[:, None] + torch.arange(self.n_step))  # [N, n, facts]
         reward, terminated, final, _ = window[..., self.action_size :].unbind(-1)
         inside = torch.cumprod(1 - final, 1)
         steps = inside.sum(1).long()
         total = (self.powers[:-1] * inside * reward).sum(1)
         discount = self.powers[steps] * (1 - (inside * terminated).sum(1))
-        obs, next_obs = self._stacks(torch.stack((slots, slots + steps))).unflatten(1, (updates, batch_size))
-        fields = (window[:, 0, : self.action_size], total.float()[:, None], discount.float()[:, None])
-        action, reward, discount = (field.view(updates, batch_size, -1) for field in fields)
-        return Batch(obs, action, reward, discount, next_obs)
+        obs, next_obs = self._stacks(torch.stack((slots, slots + steps)))
+        action = window[:, 0, : self.action_size]
+        return Batch(obs, action, total.float()[:, None], discount.float()[:, None], next_obs)
 
     def _facts(self, slots: Tensor) -> Tensor:
         return self.facts.index_select(0, slots.flatten() % self.capacity).unflatten(0, slots.shape)
@@ -176,6 +173,15 @@ class FrameReplay:
             rows[part, : self.frame_bytes] = self.frames[place]
             rows[part, self.frame_bytes :] = self.facts[place].view(torch.uint8)
         return rows
+
+    def restart(self, added: int) -> None:
+        """Forget all slots; the next one is number `added`."""
+        self.added, self.transitions, self.ended = added, 0, -1
+
+    def cut(self, last: Observation) -> None:
+        """End the running episode, as by a time limit, with the observation after its last step."""
+        facts = [*[0.0] * (self.action_size + 2), 1.0, self._history_of_next()]
+        self._append(torch.from_numpy(last[-1].reshape(1, -1)), torch.tensor([facts]))
 
     def append_rows(self, rows: Tensor) -> None:
         """Store rows that `newest` of a replay of this shape gave out."""

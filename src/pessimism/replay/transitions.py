@@ -1,39 +1,52 @@
-"""Uniform replay of state transitions."""
+"""Uniform replay of states: n-step transitions, made when they are stored."""
 
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pessimism.replay.memory import zeros
-from pessimism.types import Agent, Batch, Metrics, Transition
+from pessimism.replay.memory import draw, draw_held_out, no_sample, zeros
+from pessimism.types import Agent, Array, Batch, Metrics, Observation, Transition
 
 
 class TransitionReplay:
     """A ring of float32 rows [obs | action | reward | discount | next_obs].
 
-    A transition is one row, so that all U batches of an environment step are one gather. The operating
-    system hands out the memory as the ring fills.
+    A transition is one row, so that all U batches of an environment step are one gather. A row sums the discounted
+    rewards of up to `n_step` steps, fewer at an episode's end, and bootstraps from the observation after them,
+    unless the episode terminated there. The last steps, whose window is not full yet, are in `window`. With
+    `file` the rows are in a file instead of in memory.
     """
 
     def __init__(
-        self, capacity: int, obs_size: int, action_size: int, discount: float, generator: torch.Generator
+        self,
+        capacity: int,
+        obs_size: int,
+        action_size: int,
+        discount: float,
+        generator: torch.Generator,
+        *,
+        n_step: int = 1,
+        held_out_every: int = 0,
+        file: Path | None = None,
     ) -> None:
         self.capacity, self.discount, self.generator = capacity, discount, generator
+        self.n_step, self.held_out_every, self.file = n_step, held_out_every, file
         self.widths = (obs_size, action_size, 1, 1, obs_size)
-        self.file = None
         self.added = 0  # transitions ever stored
+        self.window: list[Transition] = []  # newest steps of the running episode, fewer than n_step
 
     @cached_property
     def rows(self) -> Tensor:
         """The ring, made at the first use: its size can be asked for before."""
-        return zeros(self.capacity, sum(self.widths), np.float32)
+        return zeros(self.capacity, sum(self.widths), np.float32, self.file)
 
     @property
     def nbytes(self) -> int:
-        """Memory that the full ring takes."""
+        """What the full ring takes, in memory or in `file`."""
         return 4 * self.capacity * sum(self.widths)
 
     def state_bytes(self, steps: int) -> int:
@@ -44,18 +57,37 @@ class TransitionReplay:
         return min(self.added, self.capacity)
 
     def add(self, transition: Transition) -> None:
-        """Store one transition over the oldest."""
-        discount = 0.0 if transition.terminated else self.discount
-        fields = (transition.obs, transition.action, (transition.reward, discount), transition.next_obs)
-        row = np.concatenate(fields, dtype=np.float32)
-        self.rows[self.added % self.capacity] = torch.from_numpy(row)
-        self.added += 1
+        """Add a step. Stores the transition whose window it fills and, at an episode's end, all that are left."""
+        self.window.append(transition)
+        ended = transition.terminated or transition.truncated
+        while len(self.window) == self.n_step or (ended and self.window):
+            self._store_first()
+
+    def _first_row(self) -> Array:
+        """Return the transition that starts where the window does."""
+        first, last = self.window[0], self.window[-1]
+        reward = sum(self.discount**k * step.reward for k, step in enumerate(self.window))
+        discount = 0.0 if last.terminated else self.discount ** len(self.window)
+        return np.concatenate((first.obs, first.action, (reward, discount), last.next_obs), dtype=np.float32)
 
     def sample(self, updates: int, batch_size: int) -> Batch:
         """Draw `updates` batches with replacement: fields [U, B, ...]."""
-        index = torch.randint(len(self), (updates * batch_size,), generator=self.generator)
-        rows = self.rows.index_select(0, index).view(updates, batch_size, sum(self.widths))
+        if not len(self):
+            raise no_sample(self.n_step, len(self.window))
+        numbers = draw(self._valid(), updates * batch_size, self.generator, self.held_out_every)
+        rows = self.rows.index_select(0, numbers % self.capacity).view(updates, batch_size, sum(self.widths))
         return Batch(*rows.split(self.widths, dim=-1))
+
+    def held_out(self, batch_size: int) -> Batch | None:
+        """Draw a batch [B, ...] of transitions that `sample` never gives out; None where there are none."""
+        numbers = draw_held_out(self._valid(), batch_size, self.generator, self.held_out_every)
+        if numbers is None:
+            return None
+        return Batch(*self.rows.index_select(0, numbers % self.capacity).split(self.widths, dim=-1))
+
+    def _valid(self) -> range:
+        """Return the numbers of the transitions that are kept."""
+        return range(max(0, self.added - self.capacity), self.added)
 
     def refresh(self, step: int, agent: Agent) -> Metrics:
         """Do nothing: the transitions are all there is."""
@@ -65,6 +97,20 @@ class TransitionReplay:
         """Return the last `count` rows in the order in which they were stored."""
         return self.rows[torch.arange(self.added - count, self.added) % self.capacity]
 
+    def restart(self, added: int) -> None:
+        """Forget all transitions; the next one is number `added`."""
+        self.added, self.window = added, []
+
+    def cut(self, last: Observation) -> None:
+        """End the running episode, as by a time limit: the steps in the window are stored as they are."""
+        while self.window:
+            self._store_first()
+
+    def _store_first(self) -> None:
+        self.rows[self.added % self.capacity] = torch.from_numpy(self._first_row())
+        self.added += 1
+        del self.window[0]
+
     def append_rows(self, rows: Tensor) -> None:
         """Store rows that `newest` of a replay of this shape gave out."""
         if rows.shape[1] != sum(self.widths):
@@ -73,8 +119,17 @@ class TransitionReplay:
         self.added += len(rows)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return nothing: the rows are all there is."""
-        return {}
+        """Return the steps in the window: [steps, obs + act + 1 + obs], double, as a sum of rewards is."""
+        if self.n_step == 1:
+            return {}
+        steps = [np.concatenate((s.obs, s.action, (s.reward,), s.next_obs), dtype=np.float64) for s in self.window]
+        rows = np.array(steps).reshape(len(steps), sum(self.widths) - 1)
+        return {"window": torch.from_numpy(rows)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take nothing back."""
+        """Take the steps in the window back. None of them ended its episode, or it would have left."""
+        obs_size, action_size, *_ = self.widths
+        for row in state["window"].numpy() if self.n_step > 1 else ():
+            obs, action, (reward,), next_obs = np.split(row, np.cumsum((obs_size, action_size, 1)))
+            obs, action, next_obs = (part.astype(np.float32) for part in (obs, action, next_obs))
+            self.window.append(Transition(obs, action, float(reward), False, next_obs))

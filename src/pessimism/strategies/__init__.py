@@ -2,11 +2,14 @@
 
 from pessimism.strategies.bandit import BanditPenalty, ExponentialWeights
 from pessimism.strategies.base import Pessimism
+from pessimism.strategies.calibrated import ACCPenalty, CalibratedPenalty
 from pessimism.strategies.minimum import ClippedMinimum, SubsetMinimum
-from pessimism.strategies.penalty import FixedPenalty, LearnedPenalty, SquaredBiasPenalty
+from pessimism.strategies.penalty import FixedPenalty, LearnedPenalty, SquaredBiasPenalty, ValidationPenalty
 
 __all__ = [
+    "ACCPenalty",
     "BanditPenalty",
+    "CalibratedPenalty",
     "ClippedMinimum",
     "ExponentialWeights",
     "FixedPenalty",
@@ -14,4 +17,5 @@ __all__ = [
     "Pessimism",
     "SquaredBiasPenalty",
     "SubsetMinimum",
+    "ValidationPenalty",
 ]

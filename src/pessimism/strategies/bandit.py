@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.strategies.penalty import FixedPenalty, no_optimism
-from pessimism.values import pairwise_distance
+from pessimism.types import Episode, Hindsight
+from pessimism.values import Values, pairwise_distance
 
 SMALLEST_SCALE = 1e-4  # of feedback and of importance: below it the original divides by zero
 
@@ -68,17 +69,17 @@ class BanditPenalty(FixedPenalty):
         decay: float = 0.9,
         window: int = 5,
         optimism: Callable[[int], float] = no_optimism,
-        disagreement: Callable[[Tensor], Tensor] = pairwise_distance,
+        disagreement: Callable[[Values], Tensor] = pairwise_distance,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(optimism=optimism, disagreement=disagreement, generator=generator)
         self.arms, self.bandit = tuple(arms), ExponentialWeights(len(arms), lr, decay, window)
         self._play()
 
-    def episode_finished(self, episode_return: float) -> dict[str, Tensor]:
-        """Learn from the finished episode and draw the beta of the next."""
+    def episode_finished(self, episode: Episode, hindsight: Hindsight | None) -> dict[str, Tensor]:
+        """Learn from the finished episode's return and draw the beta of the next."""
         played = self.beta.detach().clone()
-        self.bandit.learn(episode_return)
+        self.bandit.learn(episode.score)
         self._play()
         return {"rollout/beta": played}
 

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 from pessimism.strategies.base import Pessimism
-from pessimism.values import average, lowest
+from pessimism.values import Values, average, lowest
 
 
 class ClippedMinimum(Pessimism):
     """Clipped double Q-learning (Fujimoto et al., 2018; Eqn. 3): the lowest critic, everywhere."""
 
-    def target_value(self, values: Tensor) -> Tensor:
+    def target_value(self, values: Values) -> Values:
         """Return the lowest critic's estimate."""
         return lowest(values)
 
-    def actor_value(self, values: Tensor) -> Tensor:
+    def actor_value(self, values: Values) -> Values:
         """Return the lowest critic's estimate."""
         return lowest(values)
 
@@ -42,10 +42,10 @@ class SubsetMinimum(Pessimism):
         order = torch.randperm(len(self.left_out), generator=self.generator, device="cpu")
         self.left_out.copy_((order >= math.floor(self.subset) + extra).view(-1, 1, 1), non_blocking=True)
 
-    def target_value(self, values: Tensor) -> Tensor:
+    def target_value(self, values: Values) -> Values:
         """Return the estimate of the lowest critic in the subset."""
-        return lowest(values.masked_fill(self.left_out, math.inf))
+        return lowest(values, self.left_out)
 
-    def actor_value(self, values: Tensor) -> Tensor:
+    def actor_value(self, values: Values) -> Values:
         """Return the mean of all critics."""
         return average(values)

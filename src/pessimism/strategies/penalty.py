@@ -1,12 +1,13 @@
 """Penalties proportional to the critics' disagreement, and GPL, which learns their weight."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from pessimism.strategies.base import Pessimism
-from pessimism.values import average, pairwise_distance
+from pessimism.values import Values, average, expectation, moved, pairwise_distance, td_error
 
 
 def no_optimism(step: int) -> float:
@@ -29,7 +30,7 @@ class FixedPenalty(Pessimism):
         beta: float = 0.5,
         *,
         optimism: Callable[[int], float] = no_optimism,
-        disagreement: Callable[[Tensor], Tensor] = pairwise_distance,
+        disagreement: Callable[[Values], Tensor] = pairwise_distance,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator)
@@ -37,26 +38,28 @@ class FixedPenalty(Pessimism):
         self.schedule, self.disagreement = optimism, disagreement
         self.register_buffer("optimism", torch.tensor(float(optimism(0))))  # lambda_opt
 
-    def target_value(self, values: Tensor) -> Tensor:
+    def target_value(self, values: Values) -> Values:
         """Return mean - beta W, with a graph to beta where it is learned."""
-        return average(values) - self.beta * self.disagreement(values)
+        penalty = self.beta * self.disagreement(values)
+        return moved(average(values), lambda location: location - penalty)
 
-    def actor_value(self, values: Tensor) -> Tensor:
+    def actor_value(self, values: Values) -> Values:
         """Return mean - (beta - lambda_opt) W."""
-        return average(values) - (self.beta.detach() - self.optimism) * self.disagreement(values)
+        penalty = (self.beta.detach() - self.optimism) * self.disagreement(values)
+        return moved(average(values), lambda location: location - penalty)
 
     def advance(self, step: int) -> None:
         """Anneal lambda_opt."""
         self.optimism.fill_(self.schedule(step))
 
-    def update(self, values: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Report beta, W and the mean TD error, which dual TD-learning takes for the bias (Eqn. 8)."""
-        return {
-            "train/beta": self.beta.detach().clone(),
-            "train/optimism": self.optimism.clone(),
-            "train/uncertainty": self.disagreement(values).mean(),
-            "train/td_error": (target.detach() - values).mean(),
-        }
+    def update(self, values: Values, target: Values) -> dict[str, Tensor]:
+        """Report beta and W beside the mean TD error."""
+        weights = {"train/beta": self.beta.detach().clone(), "train/optimism": self.optimism.clone()}
+        return super().update(values, target) | weights | self.measured(values)
+
+    def measured(self, values: Values) -> dict[str, Tensor]:
+        """Report W."""
+        return {"train/uncertainty": self.disagreement(values).mean()}
 
 
 class LearnedPenalty(FixedPenalty):
@@ -72,13 +75,13 @@ class LearnedPenalty(FixedPenalty):
         beta: float = 0.5,
         *,
         lr: float = 1e-4,
-        betas: tuple[float, float] = (0.5, 0.999),
+        beta1: float = 0.5,
         optimism: Callable[[int], float] = no_optimism,
-        disagreement: Callable[[Tensor], Tensor] = pairwise_distance,
+        disagreement: Callable[[Values], Tensor] = pairwise_distance,
     ) -> None:
         super().__init__(beta, optimism=optimism, disagreement=disagreement)
         self.beta.requires_grad_(True)
-        self.optimizer = torch.optim.Adam([self.beta], lr=lr, betas=betas)
+        self.optimizer = torch.optim.Adam([self.beta], lr=lr, betas=(beta1, 0.999))
         # The optimizer works on buffers of this module, so that state_dict() is the whole state.
         self.register_buffer("step", torch.zeros((), device="cpu"))  # torch.optim counts there on every device
         self.register_buffer("exp_avg", torch.zeros_like(self.beta))
@@ -86,38 +89,59 @@ class LearnedPenalty(FixedPenalty):
         for name in ("step", "exp_avg", "exp_avg_sq"):
             self.optimizer.state[self.beta][name] = self.get_buffer(name)
 
-    def penalty_loss(self, values: Tensor, target: Tensor) -> Tensor:
+    def penalty_loss(self, values: Values, target: Values) -> Tensor:
         """Return J(beta) (Algorithm 1, dual TD-learning)."""
-        return -self.beta * (target - values).mean().detach()
+        return -self.beta * td_error(values, target).mean().detach()
 
-    def update(self, values: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def update(self, values: Values, target: Values) -> dict[str, Tensor]:
         """Take one dual step."""
+        self._descend(values, target)
+        return super().update(values, target)
+
+    def _descend(self, values: Values, target: Values) -> None:
         (self.beta.grad,) = torch.autograd.grad(self.penalty_loss(values, target), [self.beta])
         self.optimizer.step()
-        return super().update(values, target)
 
 
 class SquaredBiasPenalty(LearnedPenalty):
     """GPL-SAC-E2E (App. D.2): beta descends the squared bias, with the gradient through the target.
 
-    The equation squares the bias of each transition; `of_expectation` squares the batch's mean bias, the
-    other reading of "squared norm of the expected bias".
+    The equation squares the bias of each transition; with `square="expectation"` it is the batch's mean bias
+    that is squared, the other reading of "squared norm of the expected bias".
     """
 
     def __init__(
         self,
         beta: float = 0.5,
         *,
-        of_expectation: bool = False,
+        square: Literal["transitions", "expectation"] = "transitions",
         lr: float = 1e-4,
-        betas: tuple[float, float] = (0.5, 0.999),
+        beta1: float = 0.5,
         optimism: Callable[[int], float] = no_optimism,
-        disagreement: Callable[[Tensor], Tensor] = pairwise_distance,
+        disagreement: Callable[[Values], Tensor] = pairwise_distance,
     ) -> None:
-        super().__init__(beta, lr=lr, betas=betas, optimism=optimism, disagreement=disagreement)
-        self.of_expectation = of_expectation
+        super().__init__(beta, lr=lr, beta1=beta1, optimism=optimism, disagreement=disagreement)
+        self.square = square
 
-    def penalty_loss(self, values: Tensor, target: Tensor) -> Tensor:
+    def penalty_loss(self, values: Values, target: Values) -> Tensor:
         """Return E[B(s, a, s' | beta)^2]."""
-        bias = target.mean(dim=-1) - values.mean(dim=(0, 2))  # [B]
-        return bias.mean().square() if self.of_expectation else bias.square().mean()
+        bias = expectation(target).flatten() - expectation(values).mean(dim=(0, 2))  # [B]
+        return bias.square().mean() if self.square == "transitions" else bias.mean().square()
+
+
+class ValidationPenalty(LearnedPenalty):
+    """Dual TD-learning on transitions that no critic is fitted to, after the idea of VPL (Nauman et al., 2025).
+
+    Of VPL's rule only the abstract is public: a small validation buffer decides the pessimism. What is done
+    here: a fixed share of the transitions is held out of all critic updates; once per environment step,
+    beta takes a dual step on the mean TD error, target minus prediction, of a batch of them.
+    """
+
+    def update(self, values: Values, target: Values) -> dict[str, Tensor]:
+        """Report only: the critics were fitted to these transitions."""
+        return FixedPenalty.update(self, values, target)
+
+    def validate(self, values: Values, target: Values) -> dict[str, Tensor]:
+        """Take one dual step."""
+        self._descend(values, target)
+        return super().validate(values, target)

@@ -1,23 +1,18 @@
-"""The bias meter: what the critics predict against what then happens (paper, App. B.1).
+"""The bias meter, on episodes of its own, and the bias of the training episodes, which cost nothing more."""
 
-The bias of a state-action pair is the critics' mean estimate minus the soft return that followed,
-
-    G_t = r_t + gamma (G_{t+1} - alpha log pi(a_{t+1} | s_{t+1})),
-
-with the entropy weight alpha that the agent uses at this moment: positive means over-estimation.
-"""
-
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from pessimism.envs.gym import ControlEnv, EnvFactory
-from pessimism.training.rollout import Episode, run_episodes
+from pessimism.envs.control import EnvFactory
+from pessimism.hindsight import Critics, RecentEpisodes, look_back
+from pessimism.training.rollout import EPISODE_LIMIT, OwnEpisodes
 from pessimism.training.seeding import stream, stream_seed
-from pessimism.types import Agent
+from pessimism.types import Agent, Episode, Hindsight
 
 NORMALISER_FLOOR = 10.0  # REDQ's: errors of small returns are not blown up
+TRAINING_STEPS, TRAINING_EPISODES, MOST_EPISODES = 1000, 4, 64  # of the bias of the training episodes
 
 
 class Bias(NamedTuple):
@@ -37,72 +32,78 @@ class Bias(NamedTuple):
         return {f"bias/{name}": float(value) for name, value in self._asdict().items()}
 
 
-def soft_returns(episode: Episode, alpha: float, discount: float, tail_value: float) -> Tensor:
-    """Return G_t for every step of the episode: [T], double.
-
-    `tail_value` is the soft value of the state after the last step, 0 where the episode terminated.
-    """
-    returns = torch.empty_like(episode.reward)
-    following = tail_value
-    for t in range(len(returns) - 1, -1, -1):
-        returns[t] = following = float(episode.reward[t]) + discount * following
-        following -= alpha * float(episode.log_prob[t])  # the step before sees this action's entropy
-    return returns
-
-
 def measure(
-    agent: Agent, episodes: list[Episode], *, discount: float, tail: float, generator: torch.Generator
+    agent: Critics, episodes: Sequence[Episode], *, discount: float, tail: float, generator: torch.Generator
 ) -> Bias:
-    """Compare predictions and observations over whole episodes.
-
-    A time limit hides the rest of the return, and the critics' own estimate completes it: the bias of a
-    state is then measured too small by the share gamma**(T-t). States for which that is more than `tail`
-    are left out; where an episode is too short to leave any, all its states are kept, and `bootstrapped`
-    tells how many they are.
-    """
-    alpha = float(agent.alpha)
-    values, returns, bootstrapped = [], [], 0
-    for episode in episodes:
-        length = len(episode.reward)
-        weight = discount ** torch.arange(length, 0, -1, dtype=torch.float64)  # of what follows: [T]
-        keep = weight <= (1.0 if episode.terminated else tail)
-        if not keep.any():
-            keep, bootstrapped = torch.ones(length, dtype=torch.bool), bootstrapped + length
-        tail_value = 0.0 if episode.terminated else _soft_value(agent, episode.last_obs, alpha, generator)
-        values.append(agent.value(episode.obs, episode.action).squeeze(-1).double()[keep])
-        returns.append(soft_returns(episode, alpha, discount, tail_value)[keep])
-    value, observed = torch.cat(values), torch.cat(returns)  # [states]
-    error = value - observed
+    """Compare predictions and observations over whole episodes; see `hindsight.look_back` for time limits."""
+    seen = [look_back(agent, one, discount=discount, tail=tail, generator=generator) for one in episodes]
+    observed = torch.cat([one.returns[one.counted] for one in seen])  # [states]
+    error = torch.cat([one.error for one in seen])
+    completed = [
+        len(one.returns)
+        for one, episode in zip(seen, episodes, strict=True)
+        if not episode.terminated and one.counted.all()
+    ]
     normalized = error / observed.abs().clamp(min=NORMALISER_FLOOR)
     return Bias(
         mean=float(error.mean()),
         std=float(error.std(correction=0)),
         normalized_mean=float(normalized.mean()),
         normalized_std=float(normalized.std(correction=0)),
-        value=float(value.mean()),
+        value=float((observed + error).mean()),
         soft_return=float(observed.mean()),
         states=len(error),
-        bootstrapped=bootstrapped / len(error),
+        bootstrapped=sum(completed) / len(error),
     )
 
 
-class BiasMeter:
-    """Runs stochastic episodes on environments of its own and measures the bias on them."""
+class BiasMeter(OwnEpisodes):
+    """Runs episodes of the policy that the critics evaluate, on environments of its own, and measures the bias.
 
-    def __init__(self, make_env: EnvFactory, episodes: int, tail: float, discount: float, seed: int) -> None:
-        self.make_env, self.episodes, self.tail, self.discount = make_env, episodes, tail, discount
-        self.seed = seed
-        self.envs: list[ControlEnv] = []
+    A noisy policy (DrQ-v2) explores with more noise than its critics learn about: their targets clip it.
+    """
+
+    setting = "bias.limit"
+
+    def __init__(  # noqa: PLR0917
+        self,
+        make_env: EnvFactory,
+        episodes: int,
+        tail: float,
+        discount: float,
+        seed: int,
+        limit: int = EPISODE_LIMIT,
+    ) -> None:
+        super().__init__(make_env, episodes, limit)
+        self.tail, self.discount, self.seed = tail, discount, seed
 
     def __call__(self, agent: Agent, step: int) -> Bias:
         """Measure; the result is a function of the agent, the seed and the step alone."""
-        self.envs = self.envs or [self.make_env() for _ in range(self.episodes)]
         seeds = [stream_seed(self.seed, "bias", step, index) for index in range(self.episodes)]
         generator = stream(self.seed, "bias-policy", step)
-        episodes = run_episodes(self.envs, seeds, lambda obs: agent.sample(obs, generator))
+        episodes = self.run(seeds, lambda obs: agent.target_action(obs, generator))
         return measure(agent, episodes, discount=self.discount, tail=self.tail, generator=generator)
 
 
-def _soft_value(agent: Agent, obs: Tensor, alpha: float, generator: torch.Generator) -> float:
-    action, log_prob = agent.sample(obs[None], generator)
-    return float(agent.value(obs[None], action) - alpha * log_prob)
+class TrainingBias:
+    """The bias of the newest training episodes whose actions were all the policy's."""
+
+    def __init__(self, discount: float, tail: float, seed: int) -> None:
+        self.discount, self.tail, self.seed = discount, tail, seed
+        self.recent = RecentEpisodes(MOST_EPISODES)
+
+    def add(self, agent: Agent, episode: Episode, number: int) -> Hindsight | None:
+        """Measure a finished episode; None where some of its actions were random."""
+        if not episode.on_policy:
+            return None
+        generator = stream(self.seed, "training-bias", number)  # of the action that a cut return ends in
+        hindsight = look_back(agent, episode, discount=self.discount, tail=self.tail, generator=generator)
+        self.recent.add(hindsight)
+        return hindsight
+
+    def metrics(self) -> dict[str, float]:
+        """Return the mean over the newest 1000 steps, 4 episodes or more, and its standard error."""
+        if self.recent.count < 2:
+            return {}
+        now = self.recent.newest(self.recent.reaching(TRAINING_STEPS, TRAINING_EPISODES))
+        return {"bias/training": now.bias, "bias/training_se": now.standard_error}

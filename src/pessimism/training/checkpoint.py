@@ -6,12 +6,12 @@
 A checkpoint is a directory that is written aside, flushed, and then renamed. It names the replay files
 that belong to it; each holds the transitions that came since the checkpoint before, so that the cost of
 a checkpoint does not grow with the replay. Tensors are safetensors, the rest is JSON: nothing is unpickled.
+All that is read has a checksum, and its names, shapes and types are those that the settings build.
 """
 
-import json
-import os
+import math
+import re
 import shutil
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +23,23 @@ from torch import Tensor
 
 from pessimism import records
 from pessimism.errors import UserError
+from pessimism.training.files import (
+    WRITING,
+    TornError,
+    fingerprint,
+    flush_directory,
+    flush_file,
+    sealed,
+    unsealed,
+    verify,
+    write_file,
+)
 from pessimism.types import Replay
 
-FORMAT = 1
+FORMAT = 2
 TENSORS, STATE = "tensors.safetensors", "state.json"
-WRITING = ".writing"
+SEGMENT = {"file", "first", "last", "bytes", "crc32"}  # what a checkpoint says of a replay file
+NAME, ROWS = re.compile(r"step_(\d{9,})"), re.compile(r"rows_\d{12,}_\d{12,}\.safetensors")
 
 
 class Checkpoint(NamedTuple):
@@ -43,10 +55,6 @@ class Checkpoint(NamedTuple):
         return {key.removeprefix(prefix): t for key, t in self.tensors.items() if key.startswith(prefix)}
 
 
-class TornError(Exception):
-    """A checkpoint that is not whole, or not one of ours."""
-
-
 class CheckpointStore:
     """The checkpoints of one run directory."""
 
@@ -56,6 +64,7 @@ class CheckpointStore:
         self.keep = keep
         self.state: dict[str, Any] = {}  # of the checkpoint that was loaded
         self.segments: list[dict[str, Any]] = []  # replay files of the newest checkpoint, oldest first
+        self.whole: set[Path] = set()  # checkpoints and replay files that were written or verified here
 
     def save(self, checkpoint: Checkpoint, replay: Replay) -> None:
         """Write a checkpoint, then remove what no kept one needs."""
@@ -66,14 +75,14 @@ class CheckpointStore:
             temporary.mkdir(parents=True)
             self.replay.mkdir(exist_ok=True)
             segments = self._save_rows(replay)
-            _write_tensors(temporary / TENSORS, _separate(checkpoint.tensors))
-            state = {"format": FORMAT, "segments": segments, "tensors": _fingerprint(temporary / TENSORS)}
-            _write(temporary / STATE, json.dumps({**state, **checkpoint.state}, allow_nan=False).encode())
+            _write_tensors(temporary / TENSORS, separate(checkpoint.tensors))
+            state = {"format": FORMAT, "segments": segments, "tensors": fingerprint(temporary / TENSORS)}
+            write_file(temporary / STATE, sealed({**state, **checkpoint.state}))
             final = temporary.with_suffix("")
-            if final.exists():  # a run that went on from an older checkpoint comes by here again
+            if final.exists():  # a run that resumed from an older checkpoint comes by here again
                 shutil.rmtree(final)
             temporary.rename(final)
-            _flush_directory(self.checkpoints)
+            flush_directory(self.checkpoints)
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise UserError(
@@ -81,15 +90,23 @@ class CheckpointStore:
                 f"{error.strerror}; the one before is kept, make room and run the same command again"
             ) from None
         self.segments = segments
-        self._prune()
+        self.whole.add(final)
+        self._prune(final)
 
-    def load(self, replay: Replay | None) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest whole checkpoint, its transitions put into `replay`, and a line for each torn one."""
-        found = [path for path in sorted(self.checkpoints.glob("step_*"), reverse=True) if not path.suffix]
+    def load(
+        self, replay: Replay | None, expected: Mapping[str, Tensor] | None = None
+    ) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest whole checkpoint, its transitions put into `replay`, and a line for each torn one.
+
+        With `expected` tensors, those of the checkpoint must have their names, shapes and types. Nothing is
+        changed before everything is checked.
+        """
         torn: list[str] = []
-        for path in found:
+        for path in self._found():
             try:
                 checkpoint = self._read(path)
+                if expected is not None and (problem := misfit(expected, checkpoint.tensors, GROWING)):
+                    raise TornError(problem)
                 if replay is not None:
                     self._load_rows(checkpoint.state["segments"], replay)
             except TornError as error:
@@ -97,20 +114,27 @@ class CheckpointStore:
                 continue
             self.state, self.segments = checkpoint.state, checkpoint.state["segments"]
             return checkpoint, torn
-        if found:
+        if torn:
             raise UserError(
                 f"no checkpoint in {self.checkpoints} can be read ({torn[0]}); "
                 "nothing was changed: restore one, or give another --out to start again"
             )
         return None, torn
 
+    def _found(self) -> list[Path]:
+        """Return the directories that are named as checkpoints, the newest first."""
+        found = [path for path in self.checkpoints.glob("step_*") if NAME.fullmatch(path.name)]
+        return sorted(found, key=_step, reverse=True)
+
     def _read(self, path: Path) -> Checkpoint:
+        state = unsealed(path / STATE)
         try:
-            state = json.loads((path / STATE).read_bytes())
             if state["format"] != FORMAT:
                 raise TornError(f"it has format {state['format']}, this version reads {FORMAT}")
-            _verify(path / TENSORS, state["tensors"])
-            return Checkpoint(int(path.name.removeprefix("step_")), load_file(path / TENSORS), state)
+            verify(path / TENSORS, state["tensors"])
+            if [set(segment) for segment in state["segments"]] != [SEGMENT] * len(state["segments"]):
+                raise TornError("it does not name its replay files")
+            return Checkpoint(_step(path), load_file(path / TENSORS), state)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise TornError(" ".join(str(error).split()) or type(error).__name__) from None
 
@@ -122,47 +146,102 @@ class CheckpointStore:
         if replay.added > first:
             path = self.replay / f"rows_{first:012d}_{replay.added:012d}.safetensors"
             _write_tensors(path, {"rows": replay.newest(replay.added - first)})
-            segments.append({"file": path.name, "first": first, "last": replay.added, **_fingerprint(path)})
+            self.whole.add(path)
+            segments.append({"file": path.name, "first": first, "last": replay.added, **fingerprint(path)})
         return segments
 
     def _load_rows(self, segments: list[dict[str, Any]], replay: Replay) -> None:
+        self._verify_rows(segments)
+        first, last = (segments[0]["first"], segments[-1]["last"]) if segments else (0, 0)
         for segment in segments:
-            _verify(self.replay / segment["file"], segment)
-        replay.added = segments[0]["first"] if segments else 0
+            count = segment["last"] - segment["first"]
+            if not _holds_rows(self.replay / segment["file"], count, replay.newest(0)):
+                raise TornError(f"{segment['file']} does not hold {count} transitions of this task")
+        if last - first != sum(segment["last"] - segment["first"] for segment in segments):
+            raise TornError("its replay files do not follow each other")
+        replay.restart(first)
         for segment in segments:
             replay.append_rows(load_file(self.replay / segment["file"])["rows"])
 
-    def _prune(self) -> None:
-        kept = sorted(self.checkpoints.glob("step_*"))[-self.keep :]
-        for path in set(self.checkpoints.glob("step_*")) - set(kept):
-            shutil.rmtree(path)
-        needed = {
-            segment["file"] for path in kept for segment in json.loads((path / STATE).read_bytes())["segments"]
-        }
+    def _verify_rows(self, segments: list[dict[str, Any]]) -> None:
+        for segment in segments:
+            path = self.replay / segment["file"]
+            if not ROWS.fullmatch(segment["file"]):
+                raise TornError(f"{segment['file']} is not the name of a replay file")
+            if path not in self.whole:
+                verify(path, segment)
+                self.whole.add(path)
+
+    def _is_whole(self, path: Path) -> bool:
+        if path not in self.whole:
+            try:
+                self._verify_rows(self._read(path).state["segments"])
+            except TornError:
+                return False
+            self.whole.add(path)
+        return True
+
+    def _prune(self, newest: Path) -> None:
+        """Remove what is older than the newest whole checkpoints, and the replay files that none needs.
+
+        A torn checkpoint does not count, and one that is newer than the kept ones is left alone: the run replaces
+        it when it gets there.
+        """
+        found = self._found()
+        kept = {newest, *[path for path in found if self._is_whole(path)][: self.keep]}
+        oldest = min(map(_step, kept))
+        for path in found:
+            if _step(path) < oldest:
+                shutil.rmtree(path)
+        needed = {segment["file"] for path in kept for segment in unsealed(path / STATE)["segments"]}
         for path in self.replay.glob("rows_*"):
             if path.name not in needed:
                 path.unlink()
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write one safetensors file with a header of texts, whole or not at all."""
-    temporary = path.with_name(path.name + WRITING)
-    save_file(_separate(tensors), temporary, dict(metadata))
-    temporary.replace(path)
+def _holds_rows(path: Path, count: int, like: Tensor) -> bool:
+    """Tell whether a replay file holds so many rows of the shape and type of `like`, without reading them."""
+    with safe_open(path, framework="pt") as file:
+        if list(file.keys()) != ["rows"]:
+            return False
+        rows = file.get_slice("rows")
+        shape, none = rows.get_shape(), rows[0:0]
+    return bool(shape == [count, *like.shape[1:]] and none.dtype == like.dtype)
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a file of `save_tensors`; anything else is refused, and never executed."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-        return load_file(path), metadata
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a safetensors file"
-        raise UserError(f"{path} cannot be read: {reason}") from None
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step_"))
 
 
-def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+GROWING = ("episode.", "replay.")  # tensors whose first axis depends on how far the run is
+
+
+def misfit(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], growing: tuple[str, ...] = ()) -> str:
+    """Return how tensors from a file differ from those that the settings build, or an empty text.
+
+    Names, types and shapes are compared, but for the first axis of the `growing` ones; and all are numbers.
+    """
+    for name in sorted(expected.keys() ^ found.keys()):
+        return f"the tensor {name} is {'missing' if name in expected else 'unknown'}"
+    for name, tensor in found.items():
+        first = 1 if name.startswith(growing or "\0") else 0
+        wanted, there = expected[name].shape[first:], tensor.shape[first:]
+        if tensor.dtype != expected[name].dtype or there != wanted or tensor.dim() != expected[name].dim():
+            kinds = (f"{one.dtype} {tuple(one.shape)}".removeprefix("torch.") for one in (expected[name], tensor))
+            return "the tensor {} has to be {}, not {}".format(name, *kinds)
+        if not is_finite(tensor):
+            return f"the tensor {name} holds what is not a number"
+    return ""
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Tell whether all entries are numbers. A single one may be -inf: log alpha where there is no entropy."""
+    if not tensor.is_floating_point():
+        return True
+    return bool(torch.isfinite(tensor).all() if tensor.dim() else tensor < math.inf)
+
+
+def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Give each tensor memory of its own, as safetensors asks."""
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
@@ -173,37 +252,8 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         save_file(tensors, temporary)
     except SafetensorError as error:  # the library wraps the system's errors
         raise OSError(0, " ".join(str(error).split())) from None
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
+    flush_file(temporary)
     temporary.replace(path)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)
-
-
-def _fingerprint(path: Path) -> dict[str, int]:
-    checksum, size = 0, 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            checksum, size = zlib.crc32(block, checksum), size + len(block)
-    return {"bytes": size, "crc32": checksum}
-
-
-def _verify(path: Path, expected: Mapping[str, Any]) -> None:
-    if not path.exists():
-        raise TornError(f"{path.name} is missing")
-    if _fingerprint(path) != {"bytes": expected["bytes"], "crc32": expected["crc32"]}:
-        raise TornError(f"{path.name} is not what was written")
 
 
 def generator_states(generators: Mapping[str, torch.Generator]) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,9 +14,14 @@ from typing import IO, Any
 import yaml
 
 from pessimism import records
-from pessimism.config import Config, differences, dump_yaml, validated
+from pessimism.config.resolve import differences, dump_yaml, validated
+from pessimism.config.schema import Config
 from pessimism.errors import UserError
-from pessimism.training.room import check_disk
+from pessimism.training.files import WRITING, TornError, replace_file, sealed, unsealed
+from pessimism.training.resources import check_disk
+
+# What a run that was killed while it started may leave; a directory with nothing else in it is still free.
+OURS = (records.LOCK, records.OUTPUT, records.CONFIG + WRITING)
 
 
 class RunDirectory:
@@ -23,6 +29,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.held: os.stat_result | None = None  # the lock's file, as it was when it was taken
 
     @contextmanager
     def taken(
@@ -38,8 +45,7 @@ class RunDirectory:
         try:
             check_disk(needs)
             self.path.mkdir(parents=True, exist_ok=True)
-            known = (records.LOCK, records.OUTPUT)
-            foreign = [file.name for file in self.path.iterdir() if file.name not in known]
+            foreign = [file.name for file in self.path.iterdir() if file.name not in OURS]
             if existing is None and foreign:
                 raise UserError(f"{self.path} is not empty and holds no run ({foreign[0]}): give another --out")
             lock = (self.path / records.LOCK).open("w")
@@ -47,10 +53,20 @@ class RunDirectory:
             raise UserError(f"cannot write to {self.path}: {error.strerror}; give another --out") from None
         with lock:
             self._lock(lock)
-            self._replace(records.CONFIG, dump_yaml(config, sources))
-            if existing is None:
-                self._replace(records.MANIFEST, json.dumps(manifest(config), indent=2) + "\n")
+            self.held = os.fstat(lock.fileno())
+            self._replace(records.CONFIG, dump_yaml(config, sources).encode())
+            if not (self.path / records.MANIFEST).exists():
+                self._replace(records.MANIFEST, (json.dumps(manifest(config), indent=2) + "\n").encode())
             yield
+
+    def check_held(self) -> None:
+        """Refuse to write into a directory that was removed, moved or replaced while the run was under way."""
+        lock = self.path / records.LOCK
+        if self.held and not (lock.exists() and os.path.samestat(lock.stat(), self.held)):
+            raise UserError(
+                f"{self.path} was removed or replaced during the run: nothing more can be recorded there, "
+                "and what was in it is gone unless it was moved"
+            )
 
     @property
     def nbytes(self) -> int:
@@ -59,18 +75,23 @@ class RunDirectory:
 
     @property
     def done(self) -> dict[str, Any] | None:
-        """The summary of a finished run."""
+        """The summary of a finished run. A damaged one is none: the run then looks at its last checkpoint."""
         path = self.path / records.DONE
-        return dict(json.loads(path.read_text())) if path.exists() else None
+        try:
+            return unsealed(path, older=frozenset(("step", "episodes"))) if path.exists() else None
+        except TornError:
+            return None
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Mark the run as finished."""
-        self._replace(records.DONE, json.dumps(summary) + "\n")
+        self.check_held()
+        self._replace(records.DONE, sealed(summary))
 
-    def _replace(self, name: str, text: str) -> None:
-        temporary = self.path / f"{name}.writing"
-        temporary.write_text(text)
-        temporary.replace(self.path / name)
+    def _replace(self, name: str, content: bytes) -> None:
+        try:
+            replace_file(self.path / name, content)
+        except OSError as error:
+            raise UserError(f"cannot write {self.path / name}: {error.strerror}") from None
 
     def _lock(self, file: IO[str]) -> None:
         try:
@@ -86,7 +107,9 @@ def read_config(path: Path) -> Config:
         values = yaml.safe_load(file.read_text())
     except FileNotFoundError:
         raise UserError(f"{path} holds no run: there is no {records.CONFIG}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except RecursionError:
+        raise UserError(f"{file} cannot be read: it is nested too deeply") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise UserError(f"{file} is not a config of this library")

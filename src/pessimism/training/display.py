@@ -1,10 +1,12 @@
 """What the user sees of a run while it goes on: a live line in a terminal, plain lines elsewhere."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pessimism.training.announce import Terminal, repeated
 from pessimism.training.loop import Callback
 from pessimism.training.loop import Progress as RunProgress
 
@@ -17,10 +19,12 @@ SHOWN = {
 
 
 class Display(Callback):
-    """Shows return, beta, bias, speed and time left."""
+    """Shows return, beta, bias, speed and time left. Where nobody reads it any more, the run stops."""
 
-    def __init__(self, console: Console, steps: int, step: int) -> None:
-        self.console, self.last_step = console, step
+    def __init__(self, console: Console, steps: int, step: int, first_update: int | None = None) -> None:
+        """`first_update`: the step at which torch compiles for a while, if it does."""
+        self.console, self.last_step, self.first_update = console, step, first_update
+        self.compiling = ExitStack()
         self.live = console.is_terminal
         self.texts = {label: "-" for label, _ in SHOWN.values()}
         self.progress = Progress(
@@ -37,9 +41,23 @@ class Display(Callback):
         self.task = self.progress.add_task("training", total=steps, completed=step, numbers="")
         self.progress.start()
 
-    def on_step(self, progress: RunProgress) -> None:
-        """Move the bar."""
-        self.progress.update(self.task, completed=progress.step)
+    def on_step(self, progress: RunProgress) -> bool:
+        """Move the bar, and announce the update that is compiled."""
+        self.compiling.close()
+        self.progress.update(self.task, completed=progress.step, description="training")
+        if self.first_update is not None and progress.step + 1 >= self.first_update:
+            self.first_update = None
+            self.progress.update(self.task, description="compiling")
+            if not self.live:
+                self.compiling.enter_context(repeated(self.console, "torch compiles the first update"))
+        return not (isinstance(self.console, Terminal) and self.console.closed)
+
+    def on_learning(self, done: int, due: int) -> None:
+        """Show how far the updates of an episode are; where there is no live display, at every tenth of them."""
+        text = f"learning from {done} of {due} steps"
+        self.progress.update(self.task, description=text)
+        if not self.live and 10 * done // due > 10 * (done - 1) // due:
+            self.console.print(text, highlight=False, soft_wrap=True)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Show new numbers; a finished evaluation also leaves a line where there is no live display."""
@@ -54,4 +72,5 @@ class Display(Callback):
 
     def close(self) -> None:
         """Leave the terminal as it was."""
+        self.compiling.close()
         self.progress.stop()

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from pessimism.envs.gym import ControlEnv, EnvFactory
-from pessimism.training.rollout import run_episodes
+from pessimism.envs.control import EnvFactory
+from pessimism.training.rollout import EPISODE_LIMIT, OwnEpisodes
 from pessimism.training.seeding import stream_seed
 from pessimism.types import Agent
 
@@ -26,17 +26,18 @@ class Evaluation(NamedTuple):
         }
 
 
-class Evaluator:
+class Evaluator(OwnEpisodes):
     """Evaluates an agent; the result is a function of the agent, the seed and the step alone."""
 
-    def __init__(self, make_env: EnvFactory, episodes: int, seed: int) -> None:
-        self.make_env, self.episodes, self.seed = make_env, episodes, seed
-        self.envs: list[ControlEnv] = []
+    setting = "evaluation.limit"
+
+    def __init__(self, make_env: EnvFactory, episodes: int, seed: int, limit: int = EPISODE_LIMIT) -> None:
+        super().__init__(make_env, episodes, limit)
+        self.seed = seed
 
     def __call__(self, agent: Agent, step: int) -> Evaluation:
         """Run the episodes that belong to this environment step."""
-        self.envs = self.envs or [self.make_env() for _ in range(self.episodes)]
         seeds = [stream_seed(self.seed, "evaluation", step, index) for index in range(self.episodes)]
         no_log_prob = torch.zeros(self.episodes, 1)
-        episodes = run_episodes(self.envs, seeds, lambda obs: (agent.mode(obs), no_log_prob), keep_obs=False)
+        episodes = self.run(seeds, lambda obs: (agent.mode(obs), no_log_prob), keep_obs=False)
         return Evaluation([episode.score for episode in episodes], [len(e.reward) for e in episodes])

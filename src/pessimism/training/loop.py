@@ -1,21 +1,25 @@
 """The training loop: act, store, learn, evaluate, measure, log, save."""
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 
-from pessimism.envs.gym import Array, ControlEnv, NonFiniteError
+from pessimism.envs.control import ControlEnv, EnvironmentFault, PolicyFault, Step
 from pessimism.errors import UserError
-from pessimism.training.bias import BiasMeter
-from pessimism.training.checkpoint import Checkpoint, generator_states, load_generators
+from pessimism.training.bias import BiasMeter, TrainingBias
+from pessimism.training.checkpoint import Checkpoint, generator_states, is_finite, load_generators
 from pessimism.training.evaluate import Evaluation, Evaluator
+from pessimism.training.repeat import NOT_REPEATED, Trace, continued
 from pessimism.training.seeding import stream, stream_seed
 from pessimism.training.sinks import Averages, Sink
-from pessimism.types import Agent, Observation, Replay, Transition
+from pessimism.types import Agent, Array, Episode, Observation, Replay, Transition
+
+LONGEST_MEASURED = 5000  # steps: of longer episodes the observations are not kept, and no bias is measured
 
 
 class Every(NamedTuple):
@@ -41,29 +45,79 @@ class Budget(NamedTuple):
     save_now: Every
     policy_every: int = 0  # critic updates per policy update; 0: all of a step
     update_every: int = 1  # environment steps between learning
+    learn_at: Literal["step", "episode"] = "step"  # when the updates of a step are made
+
+    def learns(self, step: int) -> bool:
+        """Tell whether updates belong to a step."""
+        return step > self.random_steps and step % self.update_every == 0
+
+    def groups(self, step: int) -> tuple[list[int], list[bool]]:
+        """Return how the critic updates of a step are grouped: their numbers, and whether the policy's follows.
+
+        The policy is updated after every `policy_every` critic updates of the run, which need not divide those of
+        a step: with 2 and 3, the groups of the first steps are [2], [1, 1], [2], and the policy's follow the second
+        step's first and the third step's only group.
+        """
+        count, every = self.updates_per_step, self.policy_every or self.updates_per_step
+        steps_before = (step - 1) // self.update_every - self.random_steps // self.update_every
+        due = [index for index in range(1, count + 1) if (steps_before * count + index) % every == 0]
+        ends = due if due and due[-1] == count else [*due, count]
+        sizes = [end - start for start, end in itertools.pairwise([0, *ends])]
+        return sizes, [end in due for end in ends]
 
 
 @dataclass
 class Progress:
-    """Where a run is. An episode is its number, which seeds it, and the actions taken so far."""
+    """Where a run is, and the running episode: its number, which seeds it, and its steps so far."""
 
     step: int = 0
     episode: int = 0
     actions: list[Array] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)  # of the actions; 0 where they were random
     episode_return: float = 0.0
+    rewards: list[float] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)  # before each action, up to LONGEST_MEASURED
+    checksum: int = 0  # of all observations before actions
+
+    def add(self, obs: Observation, reward: float) -> None:
+        """Keep what a step started from and earned."""
+        self.episode_return += reward
+        self.rewards.append(reward)
+        self.checksum = continued(self.checksum, obs)
+        if len(self.observations) < LONGEST_MEASURED:
+            self.observations.append(obs)
+
+    def trace(self, last: Observation, *, over: bool) -> Trace:
+        """Return what is needed to play the episode again."""
+        return Trace(self.episode, self.actions, self.episode_return, self.checksum, last, over)
+
+    def finished(self, last_obs: Observation, *, terminated: bool, random_steps: int) -> Episode:
+        """Return the episode, which has just ended."""
+        return Episode(
+            obs=torch.from_numpy(np.stack(self.observations)),
+            action=torch.from_numpy(np.stack(self.actions)),
+            log_prob=torch.tensor(self.log_probs, dtype=torch.float64),
+            reward=torch.tensor(self.rewards, dtype=torch.float64),
+            last_obs=torch.from_numpy(last_obs),
+            terminated=terminated,
+            on_policy=self.step - len(self.actions) >= random_steps,
+        )
 
 
 class Callback:
-    """Hears of a run from Python. `on_step` may return False to end it."""
+    """Follows a run from Python. Override what you need."""
 
     def on_step(self, progress: Progress) -> bool | None:
-        """Hear of an environment step."""
+        """Called after every environment step; return False to stop."""
+
+    def on_learning(self, done: int, due: int) -> None:
+        """Called during the updates at an episode's end (learn_at), after those of each of the `due` steps."""
 
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
-        """Hear of everything that is logged."""
+        """Called with everything that is logged."""
 
     def on_end(self, progress: Progress) -> None:
-        """Hear of the end."""
+        """Called at the end of the run."""
 
 
 @dataclass
@@ -91,14 +145,19 @@ class Trainer:
         generators: dict[str, torch.Generator],
         evaluator: Evaluator | None = None,
         bias_meter: BiasMeter | None = None,
+        training_bias: TrainingBias | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         self.agent, self.replay, self.env, self.budget, self.seed = agent, replay, env, budget, seed
         self.evaluator, self.bias_meter, self.hooks = evaluator, bias_meter, hooks or Hooks()
+        self.training_bias = training_bias
         self.explore = stream(seed, "explore")
         self.generators = {**generators, "explore": self.explore, "replay": replay.generator}
-        self.progress, self.averages, self.dual_td = Progress(), Averages(), Averages()
+        self.progress, self.averages, self.td_errors = Progress(), Averages(), Averages()
+        self.learned = 0  # the newest step whose updates are made
         self.obs: Observation | None = None  # None between episodes
+        nothing = np.zeros(env.obs_shape, np.uint8 if len(env.obs_shape) > 1 else np.float32)
+        self.ended = Progress().trace(nothing, over=True)  # the newest episode that ended
         self.started, self.started_at = time.perf_counter(), 0
 
     def run(self) -> Progress:
@@ -107,23 +166,27 @@ class Trainer:
         try:
             while self.progress.step < self.budget.steps and self._step():
                 pass
-        except NonFiniteError as error:
+        except (EnvironmentFault, PolicyFault) as error:
             where = f"step {self.progress.step + 1}, episode {self.progress.episode}"
-            raise UserError(f"{error} ({where}); the last checkpoint is kept") from None
+            why = f": {self._diverged() or 'all weights are numbers'}" if isinstance(error, PolicyFault) else ""
+            raise UserError(f"{error} ({where}){why}; the last checkpoint is kept") from error
         for callback in self.hooks.callbacks:
             callback.on_end(self.progress)
         return self.progress
 
     def _step(self) -> bool:
         """Take one environment step and do all that is due after it."""
-        self._interact()
-        step = self.progress.step
-        if step > self.budget.random_steps and step % self.budget.update_every == 0:
-            self._learn()
+        last = self._interact()
+        step, over = self.progress.step, last.terminated or last.truncated
+        if self.budget.learn_at == "step" or over or step == self.budget.steps:
+            self._catch_up()
+        if over:
+            # After learning: what a strategy draws for the next episode is not for this one's last update.
+            self._finish_episode(last.obs, last.terminated)
         if self.budget.log_now(step):
             self._log(self.averages.take())
         if self.bias_meter and self.budget.measure_now(step):
-            self._log(self.bias_meter(self.agent, step).metrics() | self.dual_td.take())
+            self._log(self.bias_meter(self.agent, step).metrics() | self._signals())
         if self.evaluator and self.budget.evaluate_now(step):
             evaluation = self.evaluator(self.agent, step)
             self.hooks.evaluated(step, evaluation)
@@ -131,49 +194,75 @@ class Trainer:
         wanted = [callback.on_step(self.progress) is not False for callback in self.hooks.callbacks]
         if self.budget.save_now(step) or step == self.budget.steps or not all(wanted):
             self._check_finite(self.averages.means())
+            if diverged := self._diverged():
+                raise UserError(f"by step {step} {diverged}; the last checkpoint is kept")
             self.hooks.save(self.checkpoint())
         return all(wanted)
 
-    def _learn(self) -> None:
-        """Update the agent on the batches that belong to this step."""
-        step, budget = self.progress.step, self.budget
+    def _catch_up(self) -> None:
+        """Make the updates of all steps since the last ones: of one step or, with learn_at, of an episode."""
+        due = [step for step in range(self.learned + 1, self.progress.step + 1) if self.budget.learns(step)]
+        for done, step in enumerate(due, start=1):
+            self._learn(step)
+            for callback in self.hooks.callbacks if self.budget.learn_at == "episode" else ():
+                callback.on_learning(done, len(due))
+        self.learned = self.progress.step
+
+    def _learn(self, step: int) -> None:
+        """Update the agent on the batches that belong to a step."""
+        budget = self.budget
         self.averages.add(self.replay.refresh(step, self.agent))
         batches = self.replay.sample(budget.updates_per_step, budget.batch_size)
-        for batch in batches.groups(budget.policy_every or budget.updates_per_step):
-            metrics = self.agent.update(batch, step)
+        sizes, policy = budget.groups(step)
+        for batch, now in zip(batches.groups(sizes), policy, strict=True):
+            metrics = self.agent.update(batch, step, policy=now)
             self.averages.add(metrics)
             if "train/td_error" in metrics:
-                self.dual_td.add({"bias/dual_td": metrics["train/td_error"]})
+                self.td_errors.add({"bias/dual_td": metrics["train/td_error"]})
+        held_out = self.replay.held_out(budget.batch_size)
+        if held_out is not None:
+            self.td_errors.add(self.agent.validate(held_out))
 
-    def _interact(self) -> None:
-        """Act, and store what happened."""
+    def _signals(self) -> dict[str, float]:
+        """Return what can be known of the bias without episodes of the meter's own."""
+        training = self.training_bias.metrics() if self.training_bias else {}
+        return self.td_errors.take() | training
+
+    def _interact(self) -> Step:
+        """Act, store what happened, and return it."""
         progress = self.progress
-        obs = self.env.reset(self._episode_seed()) if self.obs is None else self.obs
-        action = self._action(obs)
+        obs = self.env.reset(self._episode_seed(progress.episode)) if self.obs is None else self.obs
+        action, log_prob = self._action(obs)
         step = self.env.step(action)
         self.replay.add(Transition(obs, action, step.reward, step.terminated, step.obs, step.truncated))
+        self.agent.observe(step.reward, step.terminated or step.truncated)
         progress.step += 1
         progress.actions.append(action)
-        progress.episode_return += step.reward
+        progress.log_probs.append(log_prob)
+        progress.add(obs, step.reward)
         self.obs = step.obs
-        if step.terminated or step.truncated:
-            self._finish_episode()
+        return step
 
-    def _action(self, obs: Observation) -> Array:
+    def _action(self, obs: Observation) -> tuple[Array, float]:
+        """Return the next action and its log-probability under the policy, 0 where it is random."""
         if self.progress.step < self.budget.random_steps:
             uniform: Array = torch.rand(self.env.action_size, generator=self.explore).numpy()
-            return 2 * uniform - 1
-        action, _ = self.agent.sample(torch.from_numpy(obs)[None], self.explore)
-        return np.asarray(action[0].numpy(), dtype=np.float32)
+            return 2 * uniform - 1, 0.0
+        action, log_prob = self.agent.sample(torch.from_numpy(obs)[None], self.explore)
+        return np.asarray(action[0].numpy(), dtype=np.float32), float(log_prob)
 
-    def _finish_episode(self) -> None:
-        progress = self.progress
+    def _finish_episode(self, last_obs: Observation, terminated: bool) -> None:
+        progress, hindsight = self.progress, None
         score, length = progress.episode_return, len(progress.actions)
-        self.averages.add(self.agent.episode_finished(score))
+        episode = progress.finished(last_obs, terminated=terminated, random_steps=self.budget.random_steps)
+        if self.training_bias and length <= LONGEST_MEASURED:
+            hindsight = self.training_bias.add(self.agent, episode, progress.episode)
+        self.averages.add(self.agent.episode_finished(episode, hindsight))
         self.averages.add(
             {"rollout/ep_rew_mean": torch.tensor(score), "rollout/ep_len_mean": torch.tensor(float(length))}
         )
         self.hooks.episode_finished(score, length)
+        self.ended = progress.trace(last_obs, over=True)
         self.progress = Progress(progress.step, progress.episode + 1)
         self.obs = None
 
@@ -193,46 +282,76 @@ class Trainer:
             if not np.isfinite(value):
                 raise UserError(f"{name} became {value} by step {self.progress.step}; the last checkpoint is kept")
 
-    def _episode_seed(self) -> int:
-        return stream_seed(self.seed, "train", self.progress.episode)
+    def _diverged(self) -> str:
+        """Say which networks hold what is not a number; an empty text if none does."""
+        bad = [name for name, tensor in self.agent.state_dict().items() if not is_finite(tensor)]
+        networks = dict.fromkeys(name.partition(".")[0] for name in bad)
+        return f"{' and '.join(networks)} diverged ({bad[0]} is not a number)" if bad else ""
+
+    def _episode_seed(self, number: int) -> int:
+        return stream_seed(self.seed, "train", number)
 
     def checkpoint(self) -> Checkpoint:
         """Return everything that the rest of the run depends on, but the replay's rows."""
         progress = self.progress
-        actions = np.array(progress.actions, dtype=np.float32).reshape(-1, self.env.action_size)
+        trace = self.ended if self.obs is None else progress.trace(self.obs, over=False)
         tensors = {f"agent.{name}": tensor for name, tensor in self.agent.state_dict().items()}
         tensors |= {f"replay.{name}": tensor for name, tensor in self.replay.state_dict().items()}
-        tensors |= generator_states(self.generators) | {"episode.actions": torch.from_numpy(actions)}
+        tensors |= generator_states(self.generators) | trace.tensors(self.env.action_size)
+        tensors["episode.log_probs"] = torch.tensor(progress.log_probs, dtype=torch.float64)
+        if self.training_bias:
+            tensors["training_bias.episodes"] = self.training_bias.recent.rows
         state = {
             "episode": progress.episode,
-            "episode_return": progress.episode_return,
+            "learned": self.learned,
+            "trace": trace.state(),
             "averages": self.averages.state(),
-            "dual_td": self.dual_td.state(),
+            "td_errors": self.td_errors.state(),
         }
         return Checkpoint(progress.step, tensors, state)
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint: the running episode is played again, action by action."""
+    def restore(self, checkpoint: Checkpoint, *, inexact: bool = False) -> bool:
+        """Go back to a checkpoint, and return whether exactly.
+
+        The newest episode is played again, action by action. Where the environment does not repeat it, the
+        checkpoint is refused or, if `inexact`, that episode is cut off there and a new one begins.
+        """
         tensors, state = checkpoint.tensors, checkpoint.state
         self.agent.load_state_dict(checkpoint.part("agent"))
         self.replay.load_state_dict(checkpoint.part("replay"))
         load_generators(self.generators, checkpoint.part("generator"))
+        self.learned = state.get("learned", checkpoint.step)  # runs of version 0.1 learned after each step
         self.averages.load(state["averages"])
-        self.dual_td.load(state["dual_td"])
-        actions: list[Any] = list(tensors["episode.actions"].numpy())
-        self.progress = Progress(checkpoint.step, state["episode"], actions, state["episode_return"])
-        self.obs = None
-        if actions:
-            self.obs = self.env.reset(self._episode_seed())
-            self._replay_episode(actions)
+        self.td_errors.load(state["td_errors"])
+        if self.training_bias:
+            self.training_bias.recent.rows.copy_(tensors["training_bias.episodes"])
+        trace = Trace.of(tensors, state["trace"])
+        self.progress, self.obs, self.ended = Progress(checkpoint.step, state["episode"]), None, trace
+        if not trace.actions:
+            return True
+        played = self._play_again(trace)
+        if played is None and not inexact:
+            raise UserError(NOT_REPEATED)
+        if played is not None and not trace.over:
+            played.step, played.log_probs = checkpoint.step, tensors["episode.log_probs"].tolist()
+            self.progress, self.obs = played, trace.last
+        elif not trace.over:
+            self.replay.cut(trace.last)
+            self.progress.episode += 1
+        return played is not None
 
-    def _replay_episode(self, actions: list[Array]) -> None:
-        total = 0.0
-        for action in actions:
-            step = self.env.step(action)
-            self.obs, total = step.obs, total + step.reward
-        if total != self.progress.episode_return or step.terminated or step.truncated:
-            raise UserError(
-                "the environment did not repeat the running episode from its seed and actions, so that going on "
-                "would not be exact: its reset(seed=...) must decide everything"
-            )
+    def _play_again(self, trace: Trace) -> Progress | None:
+        """Play an episode again; return None where the environment does not repeat it."""
+        played, over = Progress(episode=trace.number), False
+        try:
+            obs = self.env.reset(self._episode_seed(trace.number))
+            for action in trace.actions:
+                if over:
+                    return None
+                step = self.env.step(action)
+                played.actions.append(action)
+                played.add(obs, step.reward)
+                obs, over = step.obs, step.terminated or step.truncated
+        except EnvironmentFault:
+            return None
+        return played if played.trace(obs, over=over).same(trace) else None

@@ -1,16 +1,29 @@
-"""Everything that a run writes into its directory, and how it goes on from there."""
+"""Everything that a run writes into its directory, and how it resumes from there."""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from pessimism import records
-from pessimism.config import Config
+from pessimism.config.resolve import differences, validated
+from pessimism.config.schema import Config
+from pessimism.envs.given import CannotCopyError
+from pessimism.errors import UserError
 from pessimism.training.checkpoint import Checkpoint, CheckpointStore
 from pessimism.training.directory import RunDirectory
 from pessimism.training.evaluate import Evaluation
 from pessimism.training.loop import Callback, Hooks, Trainer
-from pessimism.training.sinks import EvaluationFile, JsonLinesSink, Lines, Sink, TensorBoardSink, WandbSink
+from pessimism.training.repeat import DOES_NOT_REPEAT, repeats
+from pessimism.training.sinks import (
+    EvaluationFile,
+    JsonLinesSink,
+    Lines,
+    Sink,
+    TensorBoardSink,
+    WandbSink,
+    check_tracking,
+)
 
 FILES = {"metrics": records.METRICS, "timing": records.TIMING, "monitor": records.MONITOR}
 
@@ -26,23 +39,54 @@ class Recorder:
         self.started = time.time()
 
     def resume(self, trainer: Trainer) -> tuple[int, list[str]]:
-        """Bring the trainer to the newest whole checkpoint; return its step and a line for each torn one."""
-        checkpoint, torn = self.store.load(trainer.replay)
+        """Bring the trainer to the newest whole checkpoint; return its step and what there is to say about it."""
+        checkpoint, torn = self.store.load(trainer.replay, trainer.checkpoint().tensors)
         if checkpoint:
-            trainer.restore(checkpoint)
+            check_same(self.config, checkpoint, self.directory.path)
+            if not self._restored(trainer, checkpoint):
+                torn.append("the environment did not repeat its newest episode: a new one begins, not exactly")
+        elif self.config.resume == "exact" and not self._repeats(trainer):
+            torn.append(DOES_NOT_REPEAT)
         return checkpoint.step if checkpoint else 0, torn
 
-    def attach(self, trainer: Trainer, sinks: Sequence[Sink], callbacks: Sequence[Callback]) -> None:
-        """Open the files where the trainer is, and let it report to them."""
+    def _restored(self, trainer: Trainer, checkpoint: Checkpoint) -> bool:
+        """Restore a checkpoint, and return whether exactly; one of another program is refused in one line."""
+        try:
+            return trainer.restore(checkpoint, inexact=self.config.resume == "inexact")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            place = self.directory.path
+            raise UserError(
+                f"the checkpoint of step {checkpoint.step} in {place} cannot be read: {said}"
+            ) from error
+
+    def _repeats(self, trainer: Trainer) -> bool:
+        """Try it in an environment that the evaluation needs anyway: nothing but it sees the difference.
+
+        Where there is one environment only, nothing is tried: a resume will tell.
+        """
+        try:
+            return trainer.evaluator is None or repeats(trainer.evaluator.opened(1)[0], self.config.seed)
+        except CannotCopyError:
+            return True
+
+    def attach(
+        self,
+        trainer: Trainer,
+        sinks: Sequence[Sink],
+        callbacks: Sequence[Callback],
+        say: Callable[[str], None] = lambda line: None,
+    ) -> list[str]:
+        """Open the files where the trainer is, and let it report to them; return what is wrong with them."""
         step, path = trainer.progress.step, self.directory.path
-        positions = self.store.state.get("files", dict.fromkeys(FILES, 0))
-        self.lines = {name: Lines(path / file, positions[name]) for name, file in FILES.items()}
-        if not positions["monitor"]:
+        there = self.store.state.get("files", dict.fromkeys(FILES))
+        self.lines = {name: Lines(path / file, there[name]) for name, file in FILES.items()}
+        if not self.lines["monitor"].size:
             self.lines["monitor"].write("#" + json.dumps({"t_start": self.started, "env_id": self.config.env}))
             self.lines["monitor"].write("r,l,t")
-        self.evaluations = EvaluationFile(path, step)
+        self.evaluations = EvaluationFile(path, self.store.state.get("evaluations"))
         self.sinks = [JsonLinesSink(self.lines["metrics"], self.lines["timing"])]
-        if self.config.log.tensorboard:
+        if self.config.log.tensorboard and not check_tracking(self.config.log):
             self.sinks.append(TensorBoardSink(path / records.TENSORBOARD, step))
         if self.config.log.wandb:
             self.sinks.append(WandbSink(self.config.log.wandb, path, self.config.model_dump()))
@@ -54,6 +98,11 @@ class Recorder:
             evaluated=self._evaluated,
             save=lambda checkpoint: self._save(checkpoint, trainer),
         )
+        for part in (trainer.evaluator, trainer.bias_meter):
+            if part is not None:
+                part.say = say
+        problems = [lines.problem for lines in self.lines.values()] + [self.evaluations.problem]
+        return [problem for problem in problems if problem]
 
     def close(self) -> None:
         """Let go of all files."""
@@ -66,8 +115,21 @@ class Recorder:
         self.lines["monitor"].write(f"{score:.6f},{length},{time.time() - self.started:.6f}")
 
     def _evaluated(self, step: int, evaluation: Evaluation) -> None:
+        self.directory.check_held()
         self.evaluations.add(step, evaluation.returns, evaluation.lengths)
 
     def _save(self, checkpoint: Checkpoint, trainer: Trainer) -> None:
-        checkpoint.state["files"] = {name: lines.position() for name, lines in self.lines.items()}
+        self.directory.check_held()
+        checkpoint.state["config"] = self.config.model_dump(mode="json")
+        checkpoint.state["files"] = {name: lines.fingerprint() for name, lines in self.lines.items()}
+        checkpoint.state["evaluations"] = self.evaluations.state()
         self.store.save(checkpoint, trainer.replay)
+
+
+def check_same(config: Config, checkpoint: Checkpoint, path: Path) -> None:
+    """Refuse settings that are not those which the checkpoint was made with."""
+    if changed := differences(validated(checkpoint.state["config"]), config):
+        raise UserError(
+            f"the checkpoint in {path} was made with other settings ({'; '.join(changed)}): "
+            f"{records.CONFIG} was changed since"
+        )

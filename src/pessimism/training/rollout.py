@@ -1,40 +1,32 @@
 """Whole episodes, several at a time, for evaluation and the bias meter."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pessimism.envs.gym import ControlEnv
+from pessimism.envs.control import ControlEnv, EnvFactory
+from pessimism.errors import UserError
+from pessimism.types import Episode
 
 Policy = Callable[[Tensor], tuple[Tensor, Tensor]]
 """[B, obs] -> action [B, act] and its log-probability [B, 1]."""
-
-
-class Episode(NamedTuple):
-    """One episode of T steps."""
-
-    obs: Tensor  # [T, obs], or [T, 0] where they were not asked for
-    action: Tensor  # [T, act]
-    log_prob: Tensor  # [T]
-    reward: Tensor  # [T], double
-    last_obs: Tensor  # [obs]: after the last step
-    terminated: bool  # False: cut by a time limit
-
-    @property
-    def score(self) -> float:
-        """The undiscounted return."""
-        return float(self.reward.sum())
+EPISODE_LIMIT = 20_000  # steps
 
 
 def run_episodes(
-    envs: Sequence[ControlEnv], seeds: Sequence[int], policy: Policy, *, keep_obs: bool = True
+    envs: Sequence[ControlEnv],
+    seeds: Sequence[int],
+    policy: Policy,
+    *,
+    keep_obs: bool = True,
+    limit: int = EPISODE_LIMIT,
 ) -> list[Episode]:
     """Run one episode in each environment, in step, so that the policy is asked for all at once.
 
     Finished episodes keep their place in the batch: the numbers of one do not depend on the others' lengths.
-    The observations of ten episodes of 500 steps are 0.3 GB of pictures, which a caller can do without.
+    An episode of `limit` steps is cut there, as by a time limit: an environment may have none.
+    The observations of ten episodes of 500 steps are 0.3 GB of images, which a caller can do without.
     """
     obs = torch.stack([torch.from_numpy(env.reset(seed)) for env, seed in zip(envs, seeds, strict=True)])
     tracks: list[list[tuple[Tensor, Tensor, Tensor, float]]] = [[] for _ in envs]
@@ -49,10 +41,39 @@ def run_episodes(
             tracks[index].append((seen, action[index], log_prob[index, 0], step.reward))
             next_obs[index] = torch.from_numpy(step.obs)
             terminated[index] = step.terminated
-            if step.terminated or step.truncated:
+            if step.terminated or step.truncated or len(tracks[index]) == limit:
                 running.remove(index)
         obs = next_obs
     return [_episode(track, obs[i], terminated[i]) for i, track in enumerate(tracks)]
+
+
+class OwnEpisodes:
+    """Episodes on environments of their own, which are made at their first use."""
+
+    setting = "limit"  # the name of the limit's setting
+
+    def __init__(self, make_env: EnvFactory, episodes: int, limit: int) -> None:
+        if episodes < 1:
+            raise UserError(f"{episodes} episodes cannot be run: 1 or more are needed")
+        self.make_env, self.episodes, self.limit = make_env, episodes, limit
+        self.envs: list[ControlEnv] = []
+        self.say: Callable[[str], None] = lambda line: None
+        self.said = False  # that the limit struck
+
+    def opened(self, count: int) -> list[ControlEnv]:
+        """Return so many environments."""
+        while len(self.envs) < count:
+            self.envs.append(self.make_env())
+        return self.envs[:count]
+
+    def run(self, seeds: Sequence[int], policy: Policy, *, keep_obs: bool = True) -> list[Episode]:
+        """Run an episode for each seed; the first time that one is cut at the limit, say so."""
+        episodes = run_episodes(self.opened(len(seeds)), seeds, policy, keep_obs=keep_obs, limit=self.limit)
+        cut = sum(len(episode.reward) >= self.limit and not episode.terminated for episode in episodes)
+        if cut and not self.said:
+            self.said = True
+            self.say(f"{cut} episodes had no end after {self.limit} steps and were cut there (--{self.setting})")
+        return episodes
 
 
 def _episode(track: list[tuple[Tensor, Tensor, Tensor, float]], last: Tensor, terminated: bool) -> Episode:

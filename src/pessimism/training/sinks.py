@@ -1,10 +1,14 @@
 """Where metrics go. Tensors have become floats before they arrive here."""
 
+import hashlib
 import io
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +16,10 @@ import numpy as np
 import torch
 
 from pessimism import records
+from pessimism.config.schema import LogSettings
 from pessimism.errors import UserError
+from pessimism.extras import install_command, installed, missing
+from pessimism.training.files import replace_file
 from pessimism.types import Metrics
 
 
@@ -26,27 +33,69 @@ class Sink(Protocol):
         """Flush and let go."""
 
 
+def check_tracking(log: LogSettings) -> str | None:
+    """Refuse W&B where it is asked for and not installed; return a line where TensorBoard is left out.
+
+    TensorBoard is on by default, so that a missing package must not stop a run.
+    """
+    if log.wandb and not installed("wandb"):
+        raise missing("W&B", "wandb")
+    if log.tensorboard and not installed("tensorboard"):
+        return f"TensorBoard is not installed, so no events are written: {install_command('tracking')}"
+    return None
+
+
 class Lines:
     """A text file that only grows, and that a resumed run cuts back to where its checkpoint was."""
 
-    def __init__(self, path: Path, position: int) -> None:
-        self.file = path.open("a+b")
-        self.file.truncate(position)
-        self.file.seek(0, os.SEEK_END)
+    def __init__(self, path: Path, expected: Mapping[str, int] | None = None) -> None:
+        """Open the file as it was at a checkpoint: `expected` is its fingerprint there, None where it was empty."""
+        self.path, self.problem = path, ""
+        size, checksum = (expected["bytes"], expected["crc32"]) if expected else (0, 0)
+        with _reported(path):
+            self.file = path.open("a+b", buffering=0)
+            self.file.seek(0)
+            content = self.file.read(size) if size else b""
+            if len(content) < size:
+                lost, content = size - len(content), content[: content.rfind(b"\n") + 1]
+                self.problem = f"{path.name} has lost {lost} bytes since the checkpoint; the lines there are stay"
+            elif zlib.crc32(content) != checksum:
+                self.problem = f"{path.name} was changed since the checkpoint; it stays as it is"
+            self.file.truncate(len(content))
+        self.size, self.checksum = len(content), zlib.crc32(content)
 
     def write(self, line: str) -> None:
         """Append one line."""
-        self.file.write(line.encode() + b"\n")
-        self.file.flush()
+        content = line.encode() + b"\n"
+        with _reported(self.path):
+            if os.fstat(self.file.fileno()).st_nlink == 0:
+                raise UserError(f"{self.path} was removed during the run: nothing more can be recorded there")
+            rest = content
+            while rest:  # a disk that fills up may take a part
+                rest = rest[self.file.write(rest) :]
+        self.size, self.checksum = self.size + len(content), zlib.crc32(content, self.checksum)
 
-    def position(self) -> int:
-        """Return the length so far, on disk."""
-        os.fsync(self.file.fileno())
-        return self.file.tell()
+    def fingerprint(self) -> dict[str, int]:
+        """Return size and checksum so far, on disk."""
+        with _reported(self.path):
+            os.fsync(self.file.fileno())
+        return {"bytes": self.size, "crc32": self.checksum}
 
     def close(self) -> None:
         """Close the file."""
         self.file.close()
+
+
+@contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """Turn a disk's refusal into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror}; the last checkpoint is kept, "
+            "make room and run the same command again"
+        ) from None
 
 
 class JsonLinesSink:
@@ -72,12 +121,8 @@ class TensorBoardSink:
     """TensorBoard events; a resumed run marks what came after its checkpoint as gone."""
 
     def __init__(self, directory: Path, step: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise UserError(
-                "TensorBoard is not installed: pip install 'pessimism[tracking]', or --log.tensorboard false"
-            ) from None
+        from torch.utils.tensorboard import SummaryWriter
+
         self.writer = SummaryWriter(str(directory), purge_step=step + 1 if step else None)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -91,15 +136,15 @@ class TensorBoardSink:
 
 
 class WandbSink:
-    """Weights and Biases; a resumed run goes on under the same id."""
+    """Weights and Biases; a resumed run continues under its id, which its directory decides."""
 
     def __init__(self, project: str, directory: Path, config: Mapping[str, Any]) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise UserError("W&B is not installed: pip install 'pessimism[wandb]'") from None
+        import wandb
+
         name = "-".join(str(config[key]) for key in ("algorithm", "env", "seed"))
-        identity = re.sub(r"[^\w.-]", "_", name)
+        # Runs of a sweep may differ in any setting, but never in their directory only.
+        place = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:8]
+        identity = re.sub(r"[^\w.-]", "_", f"{name}-{place}")
         self.run = wandb.init(
             project=project, name=name, id=identity, dir=str(directory), config=dict(config), resume="allow"
         )
@@ -149,25 +194,42 @@ class Averages:
 class EvaluationFile:
     """`evaluations.npz` in the shape of SB3's EvalCallback."""
 
-    def __init__(self, directory: Path, step: int) -> None:
-        self.path = directory / records.EVALUATIONS
-        self.steps: list[int] = []
-        self.returns: list[list[float]] = []
-        self.lengths: list[list[int]] = []
-        if step and self.path.exists():
-            with np.load(self.path, allow_pickle=False) as old:
-                count = int((old["timesteps"] <= step).sum())
-                self.steps = old["timesteps"][:count].tolist()
-                self.returns, self.lengths = (
-                    old["results"][:count].tolist(),
-                    old["ep_lengths"][:count].tolist(),
+    def __init__(self, directory: Path, state: Mapping[str, Any] | None = None) -> None:
+        """Continue from the `state` that a checkpoint holds: a file that is missing or damaged is written again."""
+        self.path, self.problem = directory / records.EVALUATIONS, ""
+        state = state or {"steps": [], "returns": [], "lengths": []}
+        self.steps: list[int] = list(state["steps"])
+        self.returns: list[list[float]] = list(state["returns"])
+        self.lengths: list[list[int]] = list(state["lengths"])
+        if self.steps and not self._is_there():
+            self.problem = f"{self.path.name} was missing or damaged, and is restored from the checkpoint"
+            self._write()
+
+    def _is_there(self) -> bool:
+        """Tell whether the file holds what the checkpoint says; it may also hold what came after."""
+        try:
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as old:
+                count = len(self.steps)
+                return (
+                    np.array_equal(old["timesteps"][:count], self.steps)
+                    and np.array_equal(old["results"][:count], self.returns)
+                    and np.array_equal(old["ep_lengths"][:count], self.lengths)
                 )
+        except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+            return False
+
+    def state(self) -> dict[str, Any]:
+        """Return everything for a checkpoint."""
+        return {"steps": self.steps, "returns": self.returns, "lengths": self.lengths}
 
     def add(self, step: int, returns: list[float], lengths: list[int]) -> None:
         """Add one evaluation and replace the file by the longer one."""
         self.steps.append(step)
         self.returns.append(returns)
         self.lengths.append(lengths)
+        self._write()
+
+    def _write(self) -> None:
         buffer = io.BytesIO()
         np.savez(
             buffer,
@@ -175,6 +237,5 @@ class EvaluationFile:
             results=np.array(self.returns),
             ep_lengths=np.array(self.lengths),
         )
-        temporary = self.path.with_suffix(".writing")
-        temporary.write_bytes(buffer.getvalue())
-        temporary.replace(self.path)
+        with _reported(self.path):
+            replace_file(self.path, buffer.getvalue())

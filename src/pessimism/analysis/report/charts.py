@@ -1,18 +1,23 @@
-"""Charts as SVG. Colours are variables of `figure.css`, so that a chart follows the page from light to dark."""
+"""Charts as SVG. In a page their colours are variables of `figure.css`, so that they follow light and dark."""
 
+import itertools
 import json
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib import resources
 
+from pessimism.analysis.report.wording import interval_text
 from pessimism.analysis.statistics import Interval
 
 COLOURS = 7  # of figure.css; further series repeat them with dashes
 WIDTH, HEIGHT = 460, 280
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 30, 40
-ROW, LABELS = 24, 150  # of charts of intervals
+ROW, LABELS = 24, 150  # of charts of intervals: height of a row, room for its label
+LETTER = 6.2  # width that a letter of a label takes, at most on average
+LINE = 15  # of labels above their rows
 TITLE, KEY = 22, 17  # of files of their own: room for the title, and for each line of the legend
 UNITS = ((1e6, "M"), (1e3, "K"))
 
@@ -30,6 +35,7 @@ class Line:
     seeds: Sequence[int] = ()
     single: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     published: bool = False
+    stepped: bool = False  # a value holds until the next x
 
 
 @dataclass(frozen=True)
@@ -103,8 +109,20 @@ class LineChart:
                 "y": [_short(value) for value in line.y],
                 "spread": [_short((high - low) / 2) for low, high in zip(line.low, line.high, strict=True)],
                 "seeds": list(line.seeds),
+                "published": line.published,
             }
             for line in self.lines
+        ]
+        lines += [
+            {
+                "label": mark.label,
+                "series": mark.series,
+                "x": [mark.x],
+                "y": [mark.y],
+                "spread": [mark.spread],
+                "seeds": [],
+            }
+            for mark in self.marks
         ]
         plot = [LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM]
         return _json({"plot": plot, "xRange": self.x_range, "xLabel": self.x_label, "lines": lines})
@@ -121,9 +139,20 @@ class IntervalChart:
     span: tuple[float, float] | None = None  # of the axis; else what the rows take
 
     @property
+    def labels(self) -> list[list[str]]:
+        """The rows' labels as lines; long ones stand above their rows, over the whole width."""
+        return [textwrap.wrap(label, int((WIDTH - LEFT - RIGHT) / LETTER)) for label, _, _ in self.rows]
+
+    @property
+    def beside(self) -> bool:
+        """Whether labels stand beside their rows: all are short enough."""
+        return all(len(label) * LETTER <= LABELS - 12 for label, _, _ in self.rows)
+
+    @property
     def height(self) -> int:
         """Room for all rows and the axis."""
-        return TOP + BOTTOM + ROW * len(self.rows)
+        above = 0 if self.beside else LINE * sum(map(len, self.labels))
+        return TOP + BOTTOM + ROW * len(self.rows) + above
 
     def drawing(self) -> str:
         """Return the elements of the drawing."""
@@ -131,29 +160,47 @@ class IntervalChart:
         bounds += [] if self.reference is None else [self.reference]
         height = self.height
         span = self.span or (min(bounds), max(bounds))
-        frame = Frame(_with_air(*span), (0, 1), left=LABELS, total=height)
+        frame = Frame(_with_air(*span), (0, 1), left=LABELS if self.beside else LEFT, total=height)
         parts = [*frame.horizontal(self.x_label)]
         if self.reference is not None:
             x = frame.x(self.reference)
             parts.append(f'<line class="zero" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>')
-        parts += [self._row(index, frame) for index in range(len(self.rows))]
+        top = float(TOP)
+        for row, label in zip(self.rows, self.labels, strict=True):
+            texts, top = self._label(label, top)
+            parts.append(_interval_row(row, texts, top + ROW / 2, frame))
+            top += ROW
         return "".join(parts)
 
-    def _row(self, index: int, frame: "Frame") -> str:
-        label, series, interval = self.rows[index]
-        y = TOP + ROW * (index + 0.5)
-        low, point, high = (frame.x(value) for value in (interval.low, interval.point, interval.high))
-        value = f"{label}: {interval.point:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
-        return (
-            f'<g class="series {colour(series)}" data-series="{series}"><title>{escape(value)}</title>'
-            f'<text class="label" x="{LABELS - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(_cut(label))}</text>'
-            f'<line class="whisker" x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"/>'
-            f'<circle class="point" cx="{point:.1f}" cy="{y}" r="4.5"/></g>'
-        )
+    def _label(self, lines: Sequence[str], top: float) -> tuple[str, float]:
+        """Return a row's label, and where the row begins below it."""
+        if self.beside:
+            place = f'x="{LABELS - 10}" y="{top + ROW / 2 + 4:.1f}" text-anchor="end"'
+            return f'<text class="label" {place}>{escape(" ".join(lines))}</text>', top
+        texts = [
+            f'<text class="label" x="{LEFT}" y="{top + LINE * (index + 1) - 2:.1f}">{escape(line)}</text>'
+            for index, line in enumerate(lines)
+        ]
+        return "".join(texts), top + LINE * len(lines)
 
     def data(self) -> str:
         """Return no data: each row has its values as a tooltip of its own."""
         return ""
+
+
+def _interval_row(row: tuple[str, int, Interval], label: str, y: float, frame: "Frame") -> str:
+    """Return a point with its whiskers; one of no width has caps all the same, so that it is seen."""
+    name, series, interval = row
+    parts = []
+    if math.isfinite(interval.low):
+        low, high = frame.x(interval.low), frame.x(interval.high)
+        parts.append(f'<line class="whisker" x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"/>')
+        parts += [
+            f'<line class="whisker" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 7}" y2="{y + 7}"/>' for x in (low, high)
+        ]
+    parts.append(f'<circle class="point" cx="{frame.x(interval.point):.1f}" cy="{y}" r="4.5"/>')
+    title = f"<title>{escape(f'{name}: {interval_text(interval)}')}</title>"
+    return f'<g class="series {colour(series)}" data-series="{series}">{title}{label}{"".join(parts)}</g>'
 
 
 Chart = LineChart | IntervalChart
@@ -259,11 +306,17 @@ def number(value: float) -> str:
 
 
 def _line(line: Line, frame: Frame) -> str:
-    places = [(frame.x(x), frame.y(y)) for x, y in zip(line.x, line.y, strict=True)]
+    def placed(values: Sequence[float]) -> list[tuple[float, float]]:
+        points = list(zip(line.x, values, strict=True))
+        if line.stepped:
+            held = [(after, value) for (_, value), (after, _) in itertools.pairwise(points)]
+            points = [point for pair in itertools.zip_longest(points, held) for point in pair if point]
+        return [(frame.x(x), frame.y(y)) for x, y in points]
+
+    places = placed(line.y)
     parts = [f'<path class="line" d="{_path(places)}"/>']
     if line.low and any(high > low for low, high in zip(line.low, line.high, strict=True)):
-        edge = [(frame.x(x), frame.y(y)) for x, y in zip(line.x, line.high, strict=True)]
-        edge += [(frame.x(x), frame.y(y)) for x, y in reversed(list(zip(line.x, line.low, strict=True)))]
+        edge = placed(line.high) + placed(line.low)[::-1]
         parts.insert(0, f'<path class="band" d="{_path(edge)}Z"/>')
     if len(places) < 3:
         parts += [f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in places]
@@ -293,10 +346,6 @@ def _path(places: Sequence[tuple[float, float]]) -> str:
 def _with_air(low: float, high: float) -> tuple[float, float]:
     air = 0.05 * (high - low) or max(abs(low), 1.0) * 0.05
     return low - air, high + air
-
-
-def _cut(text: str, length: int = 26) -> str:
-    return text if len(text) <= length else text[: length - 1] + "\u2026"
 
 
 def _short(value: float) -> float:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from pessimism.analysis.report.document import Block, Bullets, Table, Text, counted
+from pessimism.analysis.reference import paper_scores, task_key
+from pessimism.analysis.report.document import Block, Bullets, Table, Text
 from pessimism.analysis.report.runs import Settings, changes
 from pessimism.analysis.report.study import Study
-from pessimism.presets import PRESETS
-from pessimism.reference import paper_scores, task_key
+from pessimism.analysis.report.wording import counted
+from pessimism.config.presets import PRESETS
 
 
 def settings(study: Study) -> Iterator[Block]:

@@ -19,6 +19,15 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """A verdict on a claim, and a line for each check behind it."""
+
+    verdict: Literal["supported", "contradicted", "undecided"]
+    text: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Code:
     """Commands to copy."""
 
@@ -62,7 +71,7 @@ class Gallery:
     figures: Sequence[Figure]
 
 
-Block = Text | Code | Bullets | Table | Gallery
+Block = Text | Finding | Code | Bullets | Table | Gallery
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,11 @@ class Document:
     series: Sequence[str] = field(default_factory=tuple)  # labels, in the order of their colours
 
     @property
+    def tables(self) -> list[Table]:
+        """All tables."""
+        return [block for section in self.sections for block in section.blocks if isinstance(block, Table)]
+
+    @property
     def figures(self) -> list[Figure]:
         """All figures."""
         return [
@@ -97,8 +111,3 @@ class Document:
             if isinstance(block, Gallery)
             for figure in block.figures
         ]
-
-
-def counted(number: int, word: str) -> str:
-    """Return a number of things: 1 run, 2 runs."""
-    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from pessimism.analysis.reference import PublishedCurve, curves_of, paper_score
 from pessimism.analysis.report.charts import Line, LineChart, Mark
-from pessimism.analysis.report.document import Block, Bullets, Figure, Gallery, Text, counted
+from pessimism.analysis.report.document import Block, Bullets, Figure, Gallery, Text
 from pessimism.analysis.report.series import curve
 from pessimism.analysis.report.study import Study
-from pessimism.reference import PublishedCurve, curves_of, paper_score
+from pessimism.analysis.report.wording import counted
 
 STEPS = "environment steps"
 
@@ -111,7 +112,7 @@ def _paper_marks(study: Study, task: str, end: float) -> Iterator[Mark]:
         runs = study.of(label, task)
         for milestone in study.milestones if runs else ():
             frames = runs[0].setting("action_repeat", 1)
-            score = paper_score(task, label, milestone * frames)
+            score = paper_score(task, label, milestone * frames, study.table)
             if score and milestone <= end:
                 yield Mark(f"{score.algorithm} in the paper, {score.task}", index, milestone, score.mean, score.std)
 

@@ -13,6 +13,7 @@ from pessimism.analysis.report.document import (
     Code,
     Document,
     Figure,
+    Finding,
     Gallery,
     Section,
     Table,
@@ -22,18 +23,25 @@ from pessimism.analysis.report.document import (
 MOST_BULLETS = 10  # what goes beyond is folded away
 
 
-def page(document: Document) -> str:
-    """Return the page."""
+def page(document: Document, script: str = "") -> str:
+    """Return the page; `script` comes after its own."""
     return Template(_file("page.html")).substitute(
-        title=escape(document.title),
-        lead=marked_up(document.lead),
+        {name: text if name != "title" else escape(text) for name, text in parts(document).items()},
         style=f"{style()}\n{_file('page.css')}",
-        links="".join(f'<a href="#{part.anchor}">{escape(part.title)}</a>' for part in document.sections),
-        legend=_legend(document) if document.figures else "",
-        sections="\n".join(map(_section, document.sections)),
         version=metadata.version("pessimism"),
-        script=_file("page.js"),
+        script=_file("page.js") + script,
     )
+
+
+def parts(document: Document) -> dict[str, str]:
+    """Return what changes when runs do, by the name of its place in the page; all but the title is HTML."""
+    return {
+        "title": document.title,
+        "lead": marked_up(document.lead),
+        "links": "".join(f'<a href="#{part.anchor}">{escape(part.title)}</a>' for part in document.sections),
+        "legend": _legend(document) if document.figures else "",
+        "sections": "\n".join(map(_section, document.sections)),
+    }
 
 
 def marked_up(text: str) -> str:
@@ -62,6 +70,11 @@ def _text(block: Text) -> str:
     return f'<p class="{block.kind}">{marked_up(block.text)}</p>'
 
 
+def _finding(block: Finding) -> str:
+    lines = "".join(f"<li>{marked_up(line)}</li>" for line in block.lines)
+    return f'<div class="finding {block.verdict}"><p>{marked_up(block.text)}</p><ul>{lines}</ul></div>'
+
+
 def _code(block: Code) -> str:
     return f"<pre><code>{escape(block.text)}</code></pre>"
 
@@ -85,7 +98,9 @@ def _table(block: Table) -> str:
         cells = (f'<td class="{kind}">{escape(cell)}</td>' for kind, cell in zip(shown, row, strict=True))
         rows, above = f"{rows}<tr>{''.join(cells)}</tr>", row[0]
     note = f'<p class="note">{marked_up(block.note)}</p>' if block.note else ""
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
+    cue = '<p class="cue">There are more columns: scroll the table sideways \u2192</p>'
+    body = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    table = f'<div class="scroll" tabindex="0">{body}</div>{cue}{note}'
     if block.folded:
         return f"<details><summary>{escape(block.title)} ({len(block.rows)})</summary>{table}</details>"
     return f"<h3>{escape(block.title)}</h3>{table}"
@@ -109,6 +124,7 @@ def _file(name: str) -> str:
 
 RENDER: dict[type[Block], Callable[..., str]] = {
     Text: _text,
+    Finding: _finding,
     Code: _code,
     Bullets: _bullets,
     Table: _table,

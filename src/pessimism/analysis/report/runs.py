@@ -4,7 +4,8 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from pessimism import records
 from pessimism.analysis.curves import by_metric, read_rows
-from pessimism.config import OPERATIONAL, Config, leaves, validated
+from pessimism.config.presets import PRESETS
+from pessimism.config.resolve import OPERATIONAL, leaves, preset_values, validated
+from pessimism.config.schema import Config
 from pessimism.errors import UserError
-from pessimism.presets import PRESETS, preset_values
 
 Array = NDArray[np.float64]
 Settings = dict[str, Any]
@@ -29,8 +31,11 @@ LOADER = getattr(
 )  # the same in C, where PyYAML was built with it: for many runs
 SIGNS_OF_A_RUN = {records.CONFIG, records.METRICS, records.MANIFEST, records.EVALUATIONS}
 IDENTITY = ("algorithm", "env", "seed")
+TAIL = 4096  # bytes of an output.log in which its last line is
 TASK = ("env", "env_kwargs", "target_entropy")
 INCIDENTAL = (*OPERATIONAL, "evaluation", "bias", "compile", "device")  # they make no other algorithm
+LARGEST = 1e100  # beyond it sums of squares overflow, and no return or bias is that large
+LONGEST = 150  # characters of an algorithm's or a task's name, which also names files
 
 
 @dataclass(frozen=True)
@@ -84,10 +89,18 @@ def run_directories(directory: Path) -> Iterator[Path]:
 
 
 def read_run(path: Path, name: str) -> Run:
-    """Return the run in a directory."""
+    """Return the run in a directory. One that cannot be read is broken, and does not end the report."""
+    try:
+        return _read_run(path, name)
+    except Exception as error:  # a damaged file has countless forms
+        problem = f"cannot be read: {type(error).__name__}: {one_line(error)[:200]}"
+        return Run(path, name, "broken", problems=(problem,))
+
+
+def _read_run(path: Path, name: str) -> Run:
     problems: list[str] = []
     settings = _settings(path, problems)
-    manifest = _json(path / records.MANIFEST, problems)
+    manifest = _manifest(path / records.MANIFEST, problems)
     series = _series(path / records.METRICS, problems)
     evaluations = _evaluations(path, series, problems)
     timing = _series(path / records.TIMING, problems)
@@ -97,15 +110,17 @@ def read_run(path: Path, name: str) -> Run:
         state = "broken"
     elif (path / records.DONE).exists():
         done = _json(path / records.DONE, problems).get("step", 0)
-        state = "done" if done >= run.setting("steps", 0) else "unfinished"
+        state = "done" if _is_number(done) and done >= run.setting("steps", 0) else "unfinished"
     if state == "unfinished":
         problems.append(f"unfinished: {run.reached:,} of {run.setting('steps', 0):,} steps; may still be running")
+    if state != "done" and (last := last_output(path)):
+        problems.append(f"its {records.OUTPUT} ends with: {last}")
     if state != "broken" and not evaluations.steps:
         problems.append("no evaluation yet")
     return replace(
         run,
         state=state,
-        label=str(settings.get("algorithm", "")),
+        label=_short(str(settings.get("algorithm", ""))),
         task=_task(settings),
         seed=settings.get("seed"),
         evaluations=evaluations,
@@ -167,7 +182,12 @@ def learns_otherwise(name: str) -> bool:
 def _task(settings: Settings) -> str:
     """Return the task's id, with everything that makes it another task."""
     extras = [f"{name} {value}" for name, value in (settings.get("env_kwargs") or {}).items()]
-    return f"{settings.get('env', '')}{' (' + ', '.join(extras) + ')' if extras else ''}"
+    return _short(f"{settings.get('env', '')}{' (' + ', '.join(extras) + ')' if extras else ''}")
+
+
+def _short(name: str) -> str:
+    """Return a name of bearable length; those that begin alike stay apart."""
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}... {zlib.crc32(name.encode()):08x}"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
@@ -180,14 +200,43 @@ def _settings(path: Path, problems: list[str]) -> Settings:
     except FileNotFoundError:
         problems.append(f"there is no {records.CONFIG}")
         return {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         problems.append(f"{records.CONFIG} cannot be read: {getattr(error, 'problem', None) or one_line(error)}")
         return {}
-    settings = dict(leaves(values)) if isinstance(values, dict) else {}
+    settings = {str(name): value for name, value in leaves(values)} if isinstance(values, dict) else {}
     missing = [name for name in IDENTITY if name not in settings]
     if missing:
         problems.append(f"{records.CONFIG} does not say {' and '.join(missing)}")
-    return settings
+    return _usable(settings, problems)
+
+
+USABLE: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "algorithm": (lambda value: isinstance(value, str), "a name"),
+    "env": (lambda value: isinstance(value, str), "a name"),
+    "seed": (lambda value: type(value) is int and value >= 0, "a whole number"),
+    "steps": (lambda value: type(value) is int and 0 < value < 10**15, "a number of steps"),
+    "action_repeat": (lambda value: type(value) is int and value > 0, "a number of frames"),
+    "env_kwargs": (lambda value: isinstance(value, Mapping), "a table of arguments"),
+}
+"""Settings that the report computes with -> what they must be."""
+
+
+def _usable(settings: Settings, problems: list[str]) -> Settings:
+    """Return the settings without those that are not what they must be, each of which is a problem."""
+    bad = [name for name, (fits, _) in USABLE.items() if name in settings and not fits(settings[name])]
+    for name in bad:
+        shown = one_line(settings[name])[:60]
+        problems.append(f"{records.CONFIG}: {name} is not {USABLE[name][1]}: {shown}")
+    return {name: value for name, value in settings.items() if name not in bad}
+
+
+def _manifest(path: Path, problems: list[str]) -> dict[str, Any]:
+    """Return the manifest with the sections that are tables, as they must be."""
+    values = _json(path, problems)
+    bad = [name for name in ("versions", "machine", "env") if not isinstance(values.get(name, {}), dict)]
+    if bad:
+        problems.append(f"{path.name}: {' and '.join(bad)} cannot be read")
+    return {name: value for name, value in values.items() if name not in bad}
 
 
 def _json(path: Path, problems: list[str]) -> dict[str, Any]:
@@ -196,7 +245,7 @@ def _json(path: Path, problems: list[str]) -> dict[str, Any]:
     except FileNotFoundError:
         problems.append(f"there is no {path.name}")
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems.append(f"{path.name} cannot be read: {one_line(error)}")
         return {}
     return values if isinstance(values, dict) else {}
@@ -214,11 +263,7 @@ def _series(path: Path, problems: list[str]) -> dict[str, tuple[list[int], list[
         problems.append(f"{path.name}: line {len(rows) + 1} is not whole; it{after} not used")
     series = by_metric(rows)
     for name, (steps, values) in series.items():
-        bad = [
-            step
-            for step, value in zip(steps, values, strict=True)
-            if not (isinstance(value, int | float) and math.isfinite(value))
-        ]
+        bad = [step for step, value in zip(steps, values, strict=True) if not _is_number(value)]
         if bad:
             problems.append(f"{name} is not a number at step {bad[0]:,}{_more(bad)}")
             finite = [math.nan if step in set(bad) else value for step, value in zip(steps, values, strict=True)]
@@ -238,15 +283,37 @@ def _evaluations(
             problems.append(f"there is no {file.name}: the means of {records.METRICS} stand for the episodes")
         return fallback
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            found = Evaluations(stored["timesteps"].tolist(), list(stored["results"].astype(np.float64)))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+            steps, returns = stored["timesteps"], stored["results"]
+        if not (steps.dtype.kind in "iu" and returns.dtype.kind in "iuf" and returns.ndim == 2 and returns.size):
+            raise ValueError("not steps and the returns of episodes")
+        if len(steps) != len(returns) or (np.diff(steps) <= 0).any() or steps[0] < 0:
+            raise ValueError("its steps do not rise, or are not those of the returns")
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         problems.append(f"{file.name} cannot be read ({one_line(error)}): means of {records.METRICS} instead")
         return fallback
-    bad = [step for step, returns in zip(found.steps, found.returns, strict=True) if not np.isfinite(returns).all()]
+    usable = np.abs(returns := returns.astype(np.float64)) < LARGEST
+    found = Evaluations(steps.tolist(), list(np.where(usable, returns, np.nan)))
+    bad = steps[~usable.all(axis=1)].tolist()
     if bad:
         problems.append(f"{file.name} has returns that are not numbers at step {bad[0]:,}{_more(bad)}")
     return found
+
+
+def _is_number(value: object) -> bool:
+    """Tell numbers that can be computed with from infinite ones, huge ones and everything else."""
+    return isinstance(value, int | float) and abs(value) < LARGEST
+
+
+def last_output(path: Path) -> str:
+    """Return the last line that a run in a sweep printed: one that fails ends with the reason."""
+    try:
+        with (path / records.OUTPUT).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip() if lines else ""
 
 
 def _more(items: Sequence[object]) -> str:

@@ -86,7 +86,7 @@ def score(run: Run, milestone: int, window: int) -> tuple[float | None, int]:
 def seconds_per_thousand(run: Run) -> tuple[float, float] | None:
     """Return a run's hours, and seconds per 1000 steps of learning.
 
-    The clock starts anew when a run goes on after a stop, so that spans are added up between its restarts.
+    The clock starts again when a run is resumed: the spans between restarts are added up.
     """
     steps, elapsed = run.timing.get("time/elapsed", ([], []))
     total, seconds, learned = 0.0, 0.0, 0
@@ -100,11 +100,22 @@ def seconds_per_thousand(run: Run) -> tuple[float, float] | None:
     return (total / 3600, 1000 * seconds / learned) if learned else None
 
 
-def thinned(items: list[int]) -> list[int]:
+def elapsed_seconds(run: Run) -> tuple[list[int], list[float]]:
+    """Return steps and the seconds of training by then, added up over restarts of the clock."""
+    steps, elapsed = run.timing.get("time/elapsed", ([], []))
+    total, sums = 0.0, []
+    for index, now in enumerate(elapsed):
+        resumed = index > 0 and now < elapsed[index - 1]
+        total += now if index == 0 or resumed else now - elapsed[index - 1]
+        sums.append(total)
+    return list(steps), sums
+
+
+def thinned(items: list[int], most: int = MOST_POINTS) -> list[int]:
     """Return evenly chosen items, the first and the last among them, if there are too many to draw."""
-    if len(items) <= MOST_POINTS:
+    if len(items) <= most:
         return items
-    return [items[index] for index in np.linspace(0, len(items) - 1, MOST_POINTS).astype(int)]
+    return [items[index] for index in np.linspace(0, len(items) - 1, most).astype(int)]
 
 
 def _thin_points(points: tuple[list[int], list[float]]) -> tuple[list[int], list[float]]:

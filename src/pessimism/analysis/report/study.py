@@ -5,22 +5,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pessimism import records
+from pessimism.analysis.reference import paper_scores, task_key
 from pessimism.analysis.report.runs import (
     Run,
     checked,
     labelled,
+    last_output,
     one_line,
     read_run,
     run_directories,
     without_repeats,
 )
-from pessimism.reference import paper_scores, task_key
 
 TRAINING_TIME = "training_time.json"
 WINDOW_SHARE = 20  # the paper averages the evaluations of the last 5,000 of 100,000 steps
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that a claim says of the data: a measure of one series is more, less, ... than that of others."""
+
+    statement: str
+    measure: str  # a name among `verdicts.MEASURES` or `verdicts.AGGREGATES`
+    first: str
+    second: tuple[str, ...]
+    relation: Literal["more", "less", "similar", "different"]
+    scope: Literal["average", "every"] = "average"  # over tasks, or on each of them
+    tasks: tuple[str, ...] = ()  # all by default
+    milestone: int = -1  # its place among the suite's; the last by default
 
 
 @dataclass(frozen=True)
@@ -28,6 +43,7 @@ class Suite:
     """An experiment of the paper as it was planned here."""
 
     path: Path  # its directory
+    name: str = ""
     title: str = ""
     paper: str = ""
     claim: str = ""
@@ -36,6 +52,9 @@ class Suite:
     window: int | None = None
     planned: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)  # by directory
     training_time: Mapping[str, Any] | None = None
+    checks: tuple[Check, ...] = ()
+    unchecked: str = ""  # what the claim says beside its checks
+    table: str = ""  # of the paper, where several print the same column
     problems: tuple[str, ...] = ()
 
 
@@ -61,6 +80,11 @@ class Study:
     def labels(self) -> list[str]:
         """Names of the series."""
         return list(dict.fromkeys(run.label for run in self.runs if run.label))
+
+    @property
+    def table(self) -> str:
+        """The paper's table that the first suite reproduces, if it names one."""
+        return next((suite.table for suite in self.suites if suite.table), "")
 
     def of(self, label: str, task: str) -> list[Run]:
         """Return the runs of a series on a task."""
@@ -127,18 +151,27 @@ def read_suite(file: Path) -> Suite:
         window = protocol.get("window")
         suite = Suite(
             file.parent,
+            name=str(values.get("name") or file.parent.name),
             title=str(values.get("title") or values.get("name") or file.parent.name),
             paper=str(values.get("paper") or ""),
             claim=str(values.get("claim") or ""),
             scale=tuple(str(line) for line in values.get("scale") or ()),
             milestones=tuple(int(step) for step in protocol.get("milestones") or ()),
             window=None if window is None else int(window),
+            checks=tuple(_check(check) for check in values.get("checks") or ()),
+            unchecked=str(values.get("unchecked") or ""),
+            table=str(values.get("table") or ""),
             planned={(file.parent / plan["directory"]).resolve(): plan for plan in values.get("runs") or ()},
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"{file.name} cannot be read: {one_line(error)}; its runs are shown without their plan"
         return Suite(file.parent, title=file.parent.name, problems=(problem,))
     return _with_times(suite)
+
+
+def _check(values: Mapping[str, Any]) -> Check:
+    lists = {name: tuple(map(str, values.get(name) or ())) for name in ("second", "tasks")}
+    return Check(**{**values, **lists})
 
 
 def _with_times(suite: Suite) -> Suite:
@@ -167,7 +200,8 @@ def _planned_run(
     A suite may show runs of another one's directory. Where only a part of a suite was asked for, its runs
     elsewhere are left alone.
     """
-    label, task, seed = str(plan.get("label", "")), str(plan.get("env", "")), plan.get("seed")
+    label, task = str(plan.get("label", "")), str(plan.get("env", ""))
+    seed = plan["seed"] if type(plan.get("seed")) is int else None
     asked = any(own.is_relative_to(place) for own in (path, suite.path) for place in places)
     if run is None and asked and next(run_directories(path), None) == path:
         run = read_run(path, str(plan["directory"]))
@@ -177,6 +211,8 @@ def _planned_run(
     if path.exists() and not asked:
         return None
     problem = "planned, and nothing recorded yet" if path.exists() else "planned and not there"
+    if last := last_output(path):
+        problem = f"{problem}; its {records.OUTPUT} ends with: {last}"
     return Run(path, str(plan["directory"]), "missing", label=label, task=task, seed=seed, problems=(problem,))
 
 

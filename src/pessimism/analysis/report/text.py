@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pessimism.analysis.report.document import Block, Bullets, Code, Document, Gallery, Table, Text
+from pessimism.analysis.report.document import Block, Bullets, Code, Document, Finding, Gallery, Table, Text
 
 FIGURES = "figures"
 LATEX = {
@@ -40,6 +40,9 @@ def markdown(document: Document) -> str:
 def _block(block: Block) -> Iterator[str]:
     if isinstance(block, Text):
         yield _plain(block.text)
+    elif isinstance(block, Finding):
+        yield f"**{_plain(block.text)}**"
+        yield "\n".join(f"- {_plain(line)}" for line in block.lines)
     elif isinstance(block, Code):
         yield f"```\n{block.text}\n```"
     elif isinstance(block, Bullets):

@@ -1,0 +1,1 @@
+"""Settings of a run: what there is to set, presets, tasks, and the way from a command to a checked config."""

@@ -1,0 +1,339 @@
+// One member of the ensemble: its values, and one update from the forward pass to the averaged weights.
+
+#pragma once
+
+#include "loss.hpp"
+#include "team.hpp"
+#include "weights.hpp"
+#include "workspace.hpp"
+
+constexpr auto nothing = [](Index, Index) {};
+
+template <class Products>
+class Member {
+  public:
+    Member(const Problem& problem, Index index, Workspace<Products>& space, Scratch<Products>& scratch, const Team& team)
+        : p(problem), n(index), w(space), own(scratch), team(team), weights(problem, index), size(padded(p.hidden)),
+          stride(stride_of(p.hidden)), residual(problem.residual()), folded(p.atoms == 1) {}
+
+    // Values of the network with the given weights.
+    void evaluate(float* const* tensors, const float* x, float* values) {
+        forward(tensors, x, values, false, [](Index, Range) {});
+    }
+
+    // The gradient [batch, inputs] of sum(slopes values), for slopes [batch, atoms]. Leaves the values, too.
+    void input_gradient(const float* x, const float* slopes, float* values, float* gradient) {
+        const auto given = [&](Index b, float* errors) { return std::copy_n(slopes + b * p.atoms, p.atoms, errors), 0.f; };
+        forward(p.online, x, values, true, [&](Index c, Range rows) { backward_head(c, rows, given); });
+        backward_square();
+        w.first_layer.set(Matrix(of(FIRST), p.inputs, p.hidden).t(), team, p.parts);
+        const Index line = padded(p.inputs);
+        for_chunks(p.batch, [&](Index, Range rows) {
+            const Matrix behind(w.gradient + rows.begin * stride, rows.count(), p.hidden, stride);
+            Products::multiply(own.left, behind, w.first_layer, own.rows, line, nothing);
+            for (Index b = 0; b < rows.count(); b++)
+                std::copy_n(own.rows + b * line, p.inputs, gradient + (rows.begin + b) * p.inputs);
+        });
+    }
+
+    // One step of Adam towards the target. Leaves the values before it, and the loss.
+    void learn(const float* x, const float* target, float rate, float square_scale, float* values, float* loss) {
+        weights.rate = rate;
+        weights.square_scale = square_scale;
+        const auto loss_gradient = [&](Index b, float* errors) {
+            return td_loss(p, values + b * p.atoms, target + b * std::max(p.targets, Index(1)), errors);
+        };
+        forward(p.online, x, values, true, [&](Index c, Range rows) { backward_head(c, rows, loss_gradient); });
+        backward_square();
+        Matrix inputs(residual ? w.normal : w.first, p.batch, p.hidden, stride);
+        inputs.by_line = folded ? w.errors : nullptr;
+        update_matrix(INNER, inputs, active(), folded ? w.readout : nullptr);
+        update_matrix(FIRST, {x, p.batch, p.inputs}, {w.gradient, p.batch, p.hidden, stride}, nullptr);
+        const Sums sums = w.sums(p, 0);
+        team.alone([&] { finish_sums(sums); });
+        if (residual) update_outer(sums);
+        team.alone([&] {
+            for (int parameter : {FIRST_BIAS, GAIN, SHIFT, INNER_BIAS, OUTER_BIAS, HEAD, HEAD_BIAS})
+                if (net[parameter]) update_vector(parameter, parameter == HEAD ? w.head_gradient : sums.by[parameter]);
+            *loss = *sums.loss;
+        });
+    }
+
+  private:
+    const Problem& p;
+    const Index n;
+    Workspace<Products>& w;
+    Scratch<Products>& own;
+    const Team& team;
+    Weights weights;
+    const Index size, stride;  // of a line, without and with the space to the next
+    const bool residual, folded;
+    float* const* net = nullptr;
+
+    float* of(int parameter) const { return weights.of(net, parameter); }
+
+    // Which of the square layer's units are positive, once `backward_head` has said so; with several atoms, the gradient
+    // before their ReLU.
+    Matrix active() const {
+        Matrix mask(w.hidden, p.batch, p.hidden, stride);
+        mask.binary = folded;
+        return mask;
+    }
+
+    template <class Meanwhile>
+    void multiply(const Matrix& a, const typename Products::Right& b, float* c, Meanwhile meanwhile) {
+        Products::multiply(own.left, a, b, c, stride, meanwhile);
+    }
+
+    // Call `body(chunk, rows)` for this thread's share of some rows.
+    template <class Body>
+    void for_chunks(Index rows, Body body) const {
+        const Range mine = team.share(Products::chunks(rows));
+        for (Index c = mine.begin; c < mine.end; c++) body(c, Products::chunk(rows, c));
+    }
+
+    // Evaluate the network with the given weights, some transitions at a time; `after(chunk, rows)` is called when their
+    // values are there. Activations stay in the workspace if they are to be kept.
+    template <class After>
+    void forward(float* const* tensors, const float* x, float* values, bool keep, After after) {
+        net = tensors;
+        copy_vectors();
+        w.first_layer.set({of(FIRST), p.inputs, p.hidden}, team, p.parts);
+        w.square_layer.set({of(INNER), p.hidden, p.hidden}, team, p.parts);
+        for_chunks(p.batch, [&](Index c, Range rows) {
+            const Index start = (keep ? rows.begin : team.rank * Products::CHUNK) * stride;
+            float *first = w.first + start, *normal = w.normal + start, *hidden = w.hidden + start;
+            multiply({x + rows.begin * p.inputs, rows.count(), p.inputs}, w.first_layer, first, nothing);
+            for (Index b = 0; b < rows.count(); b++) {
+                bias_relu(first + b * stride, w.vector[FIRST_BIAS]);
+                if (residual) normalise(first + b * stride, normal + b * stride, rows.begin + b);
+            }
+            multiply({residual ? normal : first, rows.count(), p.hidden, stride}, w.square_layer, hidden, nothing);
+            for (Index b = 0; b < rows.count(); b++) {
+                bias_relu(hidden + b * stride, w.vector[INNER_BIAS]);
+                read_out(first + b * stride, hidden + b * stride, values + (rows.begin + b) * p.atoms);
+            }
+            after(c, rows);
+        });
+    }
+
+    // The network's vectors, padded, and what the head makes of the square layer's units.
+    void copy_vectors() {
+        team.alone([&] {
+            for (int parameter : {FIRST_BIAS, GAIN, SHIFT, INNER_BIAS, OUTER_BIAS})
+                if (net[parameter]) {
+                    std::fill_n(w.vector[parameter], size, 0.f);
+                    std::copy_n(of(parameter), p.hidden, w.vector[parameter]);
+                }
+            std::fill_n(w.vector[HEAD], p.atoms * size, 0.f);
+            std::fill_n(w.readout, p.atoms * size, 0.f);
+            for (Index k = 0; k < p.atoms; k++) {
+                float* head = w.vector[HEAD] + k * size;
+                for (Index i = 0; i < p.hidden; i++) head[i] = of(HEAD)[i * p.atoms + k];
+                w.offset[k] = of(HEAD_BIAS)[k] + (residual ? dot(w.vector[OUTER_BIAS], head, size) : 0);
+            }
+        });
+        const Range mine = team.share(p.hidden);
+        for (Index k = 0; k < p.atoms; k++)
+            for (Index i = mine.begin; i < mine.end; i++) {
+                const float* head = w.vector[HEAD] + k * size;
+                w.readout[k * size + i] = residual ? dot(of(OUTER) + i * p.hidden, head, p.hidden) : head[i];
+            }
+    }
+
+    void bias_relu(float* row, const float* bias) const {
+        for (Index j = 0; j < size; j += LANES) store(row + j, relu(load(row + j) + load(bias + j)));
+    }
+
+    void normalise(const float* in, float* out, Index b) const {
+        const float *gain = w.vector[GAIN], *shift = w.vector[SHIFT], *inside = w.inside;
+        const float centre = sum_of(size, [=](Index j, auto) { return load(in + j); }) / p.hidden;
+        const float squares = sum_of(size, [=](Index j, auto) {
+            const Vector distance = (load(in + j) - centre) * load(inside + j);
+            return distance * distance;
+        });
+        const float scale = 1 / std::sqrt(squares / p.hidden + p.norm_epsilon);
+        w.centre[b] = centre;
+        w.scale[b] = scale;
+        for (Index j = 0; j < size; j += LANES)
+            store(out + j, (load(in + j) - centre) * scale * load(gain + j) + load(shift + j));
+    }
+
+    void read_out(const float* first, const float* hidden, float* values) const {
+        for (Index k = 0; k < p.atoms; k++) {
+            values[k] = dot(hidden, w.readout + k * size, size) + w.offset[k];
+            if (residual) values[k] += dot(first, w.vector[HEAD] + k * size, size);
+        }
+    }
+
+    // From the loss, whose value and gradient `slope` knows, to the square layer. With one atom the gradient before its ReLU is error[b] readout[j] where the
+    // unit is active, else 0: zeros and ones take the place of the activations, and the factors come in where they cost
+    // nothing. With several, the gradient itself takes their place.
+    template <class Slope>
+    void backward_head(Index c, Range rows, Slope slope) {
+        const Sums sums = w.sums(p, c);
+        std::fill(sums.begin, sums.end, 0.f);
+        for (Index b = rows.begin; b < rows.end; b++) {
+            float *row = w.hidden + b * stride, *errors = w.errors + b * p.atoms;
+            *sums.loss += slope(b, errors);
+            for (Index k = 0; k < p.atoms; k++) {
+                sums.by[HEAD_BIAS][k] += errors[k];
+                add_scaled(sums.by_hidden + k * size, errors[k], row, size);
+                if (residual) add_scaled(sums.by[HEAD] + k * size, errors[k], w.first + b * stride, size);
+            }
+            folded ? mark_active(row, *errors, sums.by[INNER_BIAS]) : to_gradient(row, errors, sums.by[INNER_BIAS]);
+        }
+    }
+
+    void mark_active(float* row, float error, float* by_bias) const {
+        for (Index j = 0; j < size; j += LANES) {
+            const Vector active = positive(load(row + j), all(1));
+            store(by_bias + j, load(by_bias + j) + error * active);
+            store(row + j, active);
+        }
+    }
+
+    void to_gradient(float* row, const float* errors, float* by_bias) const {
+        for (Index j = 0; j < size; j += LANES) {
+            const Vector gradient = positive(load(row + j), combined(w.readout + j, errors));
+            store(by_bias + j, load(by_bias + j) + gradient);
+            store(row + j, gradient);
+        }
+    }
+
+    Vector combined(const float* lines, const float* errors) const {  // sum_k errors[k] lines[k]
+        Vector total = errors[0] * load(lines);
+        for (Index k = 1; k < p.atoms; k++) total += errors[k] * load(lines + k * size);
+        return total;
+    }
+
+    // Through the square layer, the normalisation and the first ReLU.
+    void backward_square() {
+        Matrix matrix(of(INNER), p.hidden, p.hidden);
+        matrix.by_column = folded ? w.readout : nullptr;
+        w.square_layer.set(matrix.t(), team, p.parts);
+        for_chunks(p.batch, [&](Index c, Range rows) {
+            const Sums sums = w.sums(p, c);
+            multiply(active().strip(rows.begin, rows.count()), w.square_layer, w.gradient + rows.begin * stride, nothing);
+            for (Index b = rows.begin; b < rows.end; b++) {
+                float *row = w.gradient + b * stride, *first = w.first + b * stride, *by_bias = sums.by[FIRST_BIAS];
+                const float error = folded ? w.errors[b] : 1;
+                if (residual) backward_normalise(b, error, sums);
+                const float factor = residual ? 1 : error;
+                for (Index j = 0; j < size; j += LANES) {
+                    const Vector gradient = positive(load(first + j), factor * load(row + j));
+                    store(row + j, gradient);
+                    store(by_bias + j, load(by_bias + j) + gradient);
+                }
+            }
+        });
+    }
+
+    // Takes the error in, too, and adds the gradient that passes by the block.
+    void backward_normalise(Index b, float error, const Sums& sums) {
+        float *row = w.gradient + b * stride, *by_gain = sums.by[GAIN], *by_shift = sums.by[SHIFT];
+        const float *in = w.first + b * stride, *gain = w.vector[GAIN], *head = w.vector[HEAD];
+        const float centre = w.centre[b], scale = w.scale[b], *errors = w.errors + b * p.atoms;
+        Vector total{}, along{};
+        for (Index j = 0; j < size; j += LANES) {
+            const Vector by_output = error * load(row + j), normal = (load(in + j) - centre) * scale;
+            const Vector by_normal = by_output * load(gain + j);
+            store(by_gain + j, load(by_gain + j) + by_output * normal);
+            store(by_shift + j, load(by_shift + j) + by_output);
+            store(row + j, by_normal);
+            total += by_normal;
+            along += by_normal * normal;
+        }
+        const float mean = sum(total) / p.hidden, slope = sum(along) / p.hidden;
+        for (Index j = 0; j < size; j += LANES) {
+            const Vector normal = (load(in + j) - centre) * scale;
+            store(row + j, scale * (load(row + j) - mean - normal * slope) + combined(head + j, errors));
+        }
+    }
+
+    // The weight gradient inputs^T gradients, times factors of its columns if any, some rows at a time. A chunk is used
+    // while the next one is computed: tiles and vectors work side by side.
+    void update_matrix(int parameter, const Matrix& inputs, const Matrix& gradients, const float* factors) {
+        w.square_layer.set(gradients, team, p.parts);
+        Index ready = 0;  // the chunk that waits
+        Range waiting{0, 0};
+        const auto use = [&](Index share, Index shares) {
+            const Range rows = part(waiting.count(), share, shares);
+            for (Index r = rows.begin; r < rows.end; r++) {
+                float* row = own.rows + r * stride;
+                if (factors)
+                    for (Index j = 0; j < size; j += LANES) store(row + j, load(row + j) * load(factors + j));
+                weights.update_row(parameter, waiting.begin + r, row, w.images + ready * size);
+            }
+        };
+        for_chunks(inputs.columns, [&](Index c, Range rows) {
+            std::fill_n(w.images + c * size, size, 0.f);
+            multiply(inputs.t().strip(rows.begin, rows.count()), w.square_layer, own.next_rows, [&](Index share, Index shares) {
+                const Range some = part(rows.count(), share, shares);
+                weights.prefetch_rows(parameter, rows.begin + some.begin, rows.begin + some.end);
+                use(share, shares);
+            });
+            std::swap(own.rows, own.next_rows);
+            ready = c, waiting = rows;
+        });
+        use(0, 1);
+        project(parameter);
+    }
+
+    // Add up the chunks in order, and what the sums over the batch still need. The head's gradients are stored as the head.
+    void finish_sums(const Sums& sums) {
+        for (Index c = 1; c < w.chunks; c++) add_scaled(sums.begin, 1, w.sums(p, c).begin, sums.end - sums.begin);
+        if (folded)
+            for (Index j = 0; j < size; j++) sums.by[INNER_BIAS][j] *= w.readout[j];
+        for (Index k = 0; k < p.atoms; k++) {
+            float *by_head = sums.by[HEAD] + k * size, *by_hidden = sums.by_hidden + k * size;
+            const float total = sums.by[HEAD_BIAS][k];
+            if (residual) {
+                for (Index i = 0; i < p.hidden; i++) add_scaled(by_head, by_hidden[i], of(OUTER) + i * p.hidden, p.hidden);
+                add_scaled(by_head, total, w.vector[OUTER_BIAS], size);
+                add_scaled(sums.by[OUTER_BIAS], total, w.vector[HEAD] + k * size, size);
+            }
+            for (Index i = 0; i < p.hidden; i++)
+                w.head_gradient[i * p.atoms + k] = residual ? by_head[i] : by_hidden[i];
+        }
+    }
+
+    void update_vector(int parameter, const float* gradient) const {
+        weights.adam(parameter, 0, p.size(parameter), gradient);
+        weights.average(parameter, 0, p.size(parameter));
+    }
+
+    // The outer matrix's gradient has a rank of no more than the number of atoms.
+    void update_outer(const Sums& sums) {
+        for_chunks(p.hidden, [&](Index c, Range rows) {
+            std::fill_n(w.images + c * size, size, 0.f);
+            float* slopes = own.next_rows;  // [atoms]
+            for (Index i = rows.begin; i < rows.end; i++) {
+                for (Index k = 0; k < p.atoms; k++) slopes[k] = sums.by_hidden[k * size + i];
+                for (Index j = 0; j < size; j += LANES) store(own.rows + j, combined(w.vector[HEAD] + j, slopes));
+                weights.update_row(OUTER, i, own.rows, w.images + c * size);
+            }
+        });
+        project(OUTER);
+    }
+
+    // One power iteration, from the image of the left singular vector on; then the matrix is scaled so that its largest
+    // singular value is 1, and averaged. Nothing is done where nothing is projected.
+    void project(int parameter) {
+        if (!p.left[parameter]) return;
+        float *weight = of(parameter), *left = p.left[parameter] + n * p.hidden, *right = p.right[parameter] + n * p.hidden;
+        team.alone([&] {
+            for (Index c = 1; c < Products::chunks(p.hidden); c++) add_scaled(w.images, 1, w.images + c * size, p.hidden);
+            const float norm = std::max(std::sqrt(dot(w.images, w.images, p.hidden)), 1e-12f);
+            for (Index j = 0; j < p.hidden; j++) right[j] = w.images[j] / norm;
+        });
+        const Range mine = team.share(p.hidden);
+        for (Index i = mine.begin; i < mine.end; i++) w.image[i] = dot(weight + i * p.hidden, right, p.hidden);
+        team.wait();
+        const float sigma = std::sqrt(dot(w.image, w.image, p.hidden));
+        for (Index i = mine.begin; i < mine.end; i++) {
+            left[i] = w.image[i] / sigma;
+            weights.scale_row(parameter, i, 1 / sigma);
+        }
+    }
+};

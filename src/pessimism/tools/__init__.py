@@ -1,0 +1,1 @@
+"""Commands around a run: the demo, a check of the installation, videos."""

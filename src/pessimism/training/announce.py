@@ -1,0 +1,53 @@
+"""Signs of life while something takes long: a spinner in a terminal, a line every few seconds elsewhere."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+SECONDS = 5.0  # between two lines
+
+
+@contextmanager
+def announced(console: Console, what: str) -> Iterator[None]:
+    """Show `what` is being done, and for how long already, until it is done."""
+    if console.is_terminal:
+        with console.status(what):
+            yield
+    else:
+        with repeated(console, what):
+            yield
+
+
+@contextmanager
+def repeated(console: Console, what: str) -> Iterator[None]:
+    """Print a line every few seconds; nothing if it is done before."""
+    started, ended = time.monotonic(), threading.Event()
+
+    def lines() -> None:
+        while not ended.wait(SECONDS):
+            seconds = time.monotonic() - started
+            console.print(f"{what} ({seconds:.0f} s)", highlight=False, soft_wrap=True)
+
+    thread = threading.Thread(target=lines, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+class Terminal(Console):
+    """A console on the standard output that notices when nobody reads it any more (`pessimism train | head`)."""
+
+    closed = False  # of the class: a process has one standard output
+
+    def on_broken_pipe(self) -> None:
+        """Be silent from now on; rich would end the process."""
+        Terminal.closed = self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit

@@ -1,0 +1,289 @@
+"""The only place that turns settings into objects."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pessimism.agents.critic_learner import LearnerOptions, TDLoss, critic_learner
+from pessimism.agents.pixel_learner import PixelLearner
+from pessimism.agents.pixels import PixelAgent
+from pessimism.agents.sac import ActorCritic, Options, SACAgent
+from pessimism.config.choices import AUGMENTATIONS, CRITIC_FORMS, MEASURES, POLICY_FORMS, implementation
+from pessimism.config.schema import Config
+from pessimism.config.settings import CriticSettings, ModelSettings, PixelSettings
+from pessimism.config.strategies import MinimumSettings, PenaltySettings, StrategySettings
+from pessimism.config.tasks import task_name
+from pessimism.errors import UserError
+from pessimism.models.dynamics import DynamicsEnsemble
+from pessimism.models.fitting import fit
+from pessimism.models.rollouts import ModelReplay, RolloutPlan
+from pessimism.models.termination import termination
+from pessimism.native.critic import refusal
+from pessimism.nn.actor import NoisyActor, PixelActor, SquashedGaussianActor, VectorActor
+from pessimism.nn.compilation import compiler
+from pessimism.nn.contrast import Contrast
+from pessimism.nn.critic import EnsembleCritic, PixelCritic
+from pessimism.nn.encoder import ConvEncoder, Crop, Trunk
+from pessimism.nn.ensemble import unit_orthogonal_
+from pessimism.nn.scaling import RewardScale
+from pessimism.replay.frames import FrameReplay
+from pessimism.replay.transitions import TransitionReplay
+from pessimism.schedules import linear
+from pessimism.strategies import Pessimism
+from pessimism.training.loop import Budget, Every
+from pessimism.training.seeding import stream, stream_seed
+from pessimism.types import Replay
+from pessimism.values import cross_entropy_loss, quantile_huber_loss, squared_td_loss
+
+SMALLEST_IMAGE = 21  # pixels: four convolutions leave more than none of them, also after CURL's crop
+
+
+def build_strategy(settings: StrategySettings, **offered: Any) -> Pessimism:  # noqa: ANN401
+    """Build the strategy by which the critics are read: the class that its entry names.
+
+    The class is given the entry's fields and, of what is `offered`, the arguments that it asks for.
+    """
+    strategy: type[Pessimism] = implementation(settings.implementation)
+    arguments = settings.model_dump(exclude={"name", "samples"})  # samples are the critics' affair
+    if isinstance(settings, PenaltySettings):  # these two become functions
+        arguments["disagreement"] = implementation(MEASURES[arguments.pop("measure")])
+        arguments["optimism"] = linear(arguments["optimism"], 0.0, arguments.pop("optimism_steps"))
+    return strategy(**arguments, **_accepted(strategy, offered))
+
+
+def build_critic(settings: CriticSettings, inputs: int, samples: int = 1) -> EnsembleCritic:
+    """Build the ensemble of critics. Its form takes of the settings what it has arguments for."""
+    form: Callable[..., EnsembleCritic] = implementation(CRITIC_FORMS[settings.form])
+    return form(inputs, **_accepted(form, settings.model_dump() | {"samples": samples}))
+
+
+def _accepted(function: Callable[..., object], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the offered arguments that a function or class has parameters for."""
+    parameters = inspect.signature(function).parameters
+    return {name: value for name, value in offered.items() if name in parameters}
+
+
+def build_td_loss(settings: CriticSettings) -> TDLoss:
+    """Build the critics' loss: squared errors of means, regression on quantiles, or cross-entropy."""
+    if settings.support is not None:
+        return cross_entropy_loss
+    if settings.atoms > 1:
+        return partial(quantile_huber_loss, kappa=settings.kappa)
+    return squared_td_loss if settings.scale == 0.5 else partial(squared_td_loss, scale=settings.scale)
+
+
+def build_policy(config: Config, obs_size: int, action_size: int) -> VectorActor:
+    """Build the policy's network."""
+    if config.policy == "gaussian":
+        form: Callable[..., SquashedGaussianActor] = implementation(POLICY_FORMS[config.policy_form])
+        # XQC's code follows the policy's batches at every critic update, this one at its own updates: as fast.
+        momentum = 0.99 ** (config.policy_every or config.updates_per_step)
+        return form(obs_size, action_size, config.hidden, config.log_std, **_accepted(form, {"momentum": momentum}))
+    noise = linear(*config.noise)
+    return NoisyActor(obs_size, action_size, config.hidden, noise=noise, clip=config.noise_clip)
+
+
+def build_networks(config: Config, obs_size: int, action_size: int) -> tuple[VectorActor, EnsembleCritic]:
+    """Build policy and critics on states; their first weights are a function of the seed."""
+    with first_weights(config.seed):
+        actor = build_policy(config, obs_size, action_size)
+        samples = config.pessimism.samples if isinstance(config.pessimism, PenaltySettings) else 1
+        critic = build_critic(config.critic, obs_size + action_size, samples)
+        if config.initialisation == "xavier":
+            actor.xavier_()
+            critic.xavier_()
+        elif config.initialisation == "unit-orthogonal":
+            unit_orthogonal_(actor)
+            unit_orthogonal_(critic)
+    return actor.to(config.device), critic.to(config.device)
+
+
+@contextmanager
+def first_weights(seed: int, name: str = "weights") -> Iterator[None]:
+    """Let torch's own random numbers be a function of the seed, and leave them as they were."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(seed, name))
+        yield
+
+
+def agent_bytes(config: Config, obs_shape: Sequence[int], action_size: int) -> int:
+    """Return the memory that an agent takes with its targets and optimizers, without building it.
+
+    Gradients come on top while it learns: they are as large as the networks, a sixth of it.
+    """
+    changes = {"device": "meta", "compile": False, "pessimism": MinimumSettings(), "target_entropy": 0.0}
+    with torch.device("meta"):  # torch's device for shapes without memory
+        agent = build_agent(config.model_copy(update=changes), obs_shape, action_size)
+    return sum(tensor.nbytes for tensor in agent.state_dict().values()) * 7 // 6
+
+
+def build_agent(config: Config, obs_shape: Sequence[int], action_size: int) -> ActorCritic:
+    """Build the agent; observations have the shape [obs], or [stack, H, W, C] where they are images."""
+    with torch.device(config.device):
+        generator = stream(config.seed, "pessimism")
+        pessimism = build_strategy(
+            config.pessimism,
+            members=config.critic.members,
+            generator=generator,
+            discount=config.discount,
+            n_step=config.n_step,
+            follow_rate=config.follow_rate,
+        )
+    if config.pixels is not None:
+        return build_pixel_agent(config, config.pixels, obs_shape, action_size, pessimism)
+    actor, critic = build_networks(config, obs_shape[0], action_size)
+    options = _learner_options(config)
+    critic.precision = config.precision
+    if config.precision != "float32" and config.compile and (reason := refusal(critic, options["td_loss"])):
+        raise UserError(f"--precision {config.precision} is for the update in C++ with AMX: {reason}")
+    learner = critic_learner(critic, pessimism, compile=compiles(config), **options)
+    return SACAgent(actor=actor, learner=learner, **_agent_options(config))
+
+
+def compiles(config: Config) -> bool:
+    """Say whether updates are compiled: as asked for, where there is a compiler."""
+    return config.compile and compiler() is not None
+
+
+def _learner_options(config: Config) -> LearnerOptions:
+    return LearnerOptions(
+        td_loss=build_td_loss(config.critic), tau=config.tau, lr=config.lr, average_with=config.average_with
+    )
+
+
+def _agent_options(config: Config) -> Options:
+    assert config.target_entropy is not None, "the task decides the target entropy before an agent is built"
+    return Options(
+        target_entropy=config.target_entropy if config.alpha else None,
+        lr=config.lr,
+        alpha=config.alpha,
+        alpha_lr=config.alpha_lr,
+        alpha_beta1=config.alpha_beta1,
+        actor_clip=config.actor_clip or math.inf,
+        lr_share=None if config.lr_end is None else linear(1.0, config.lr_end / config.lr, config.lr_steps),
+        reward_scale=RewardScale(config.discount).to(config.device) if config.scale_rewards else None,
+        generator=stream(config.seed, "update"),
+        compile=compiles(config),
+    )
+
+
+def build_pixel_agent(
+    config: Config, pixels: PixelSettings, obs_shape: Sequence[int], action_size: int, pessimism: Pessimism
+) -> PixelAgent:
+    """Build encoder, policy and critics on images [stack, H, W, C], and their agent."""
+    stack, height, width, channels = obs_shape
+    if height != width or height < SMALLEST_IMAGE:
+        needed = f"square ones of {SMALLEST_IMAGE} x {SMALLEST_IMAGE} pixels or more"
+        raise UserError(f"the images have {height} x {width} pixels: the encoder takes {needed}")
+    crop: Crop = implementation(AUGMENTATIONS[pixels.augmentation])(height)
+    with first_weights(config.seed):
+        encoder = ConvEncoder(
+            stack * channels,
+            crop.size,
+            filters=pixels.filters,
+            offset=0.5 if pixels.centred else 0.0,
+            form=pixels.convolutions,
+        )
+        trunks = [Trunk(encoder.features, pixels.features, squashed=pixels.squashed) for _ in range(2)]
+        actor = PixelActor(trunks[0], build_policy(config, pixels.features, action_size))
+        critic = PixelCritic(trunks[1], build_critic(config.critic, pixels.features + action_size))
+        if config.initialisation == "unit-orthogonal":
+            unit_orthogonal_(actor)
+            unit_orthogonal_(critic)
+        contrast = Contrast(pixels.features).to(config.device) if pixels.contrastive else None
+    learner = PixelLearner(
+        encoder=encoder.to(config.device),
+        crop=crop,
+        actor=actor.to(config.device),
+        critic=critic.to(config.device),
+        pessimism=pessimism,
+        encoder_tau=pixels.encoder_tau,
+        contrast=contrast,
+        compile=compiles(config),
+        **_learner_options(config),
+    )
+    return PixelAgent(actor=actor, learner=learner, **_agent_options(config))
+
+
+def build_replay(config: Config, obs_shape: Sequence[int], action_size: int) -> Replay:
+    """Build the source of batches: a replay, or a model that is fitted to one."""
+    generator = stream(config.seed, "replay")
+    file = None if config.replay_file is None else Path(config.replay_file)
+    if config.pixels is not None:
+        stack, height, width, channels = obs_shape
+        return FrameReplay(
+            config.replay_capacity,
+            (height, width, channels),
+            stack=stack,
+            action_size=action_size,
+            discount=config.discount,
+            n_step=config.n_step,
+            generator=generator,
+            held_out_every=config.held_out_every,
+            file=file,
+        )
+    real = TransitionReplay(
+        config.replay_capacity,
+        obs_shape[0],
+        action_size,
+        config.discount,
+        generator,
+        n_step=config.n_step,
+        held_out_every=config.held_out_every,
+        file=file,
+    )
+    return real if config.model is None else build_model(config.model, config, real)
+
+
+def build_model(settings: ModelSettings, config: Config, real: TransitionReplay) -> ModelReplay:
+    """Build MBPO's model and rollouts on top of the replay of real transitions."""
+    terminated = termination(task_name(config.env))
+    with first_weights(config.seed, "model"):
+        model = DynamicsEnsemble(
+            *real.widths[:2],
+            members=settings.members,
+            elites=settings.elites,
+            hidden=settings.hidden,
+            lr=settings.lr,
+            device=config.device,
+        )
+    stopping = partial(
+        fit,
+        batch_size=settings.batch_size,
+        holdout=settings.holdout,
+        holdout_limit=settings.holdout_limit,
+        patience=settings.patience,
+    )
+    plan = RolloutPlan(
+        first_step=config.random_steps + 1,
+        train_every=settings.train_every,
+        rollouts=settings.rollouts,
+        schedule=settings.schedule,
+        epoch_steps=settings.epoch_steps,
+        retain_epochs=settings.retain_epochs,
+    )
+    ratio = settings.real_ratio
+    return ModelReplay(real, model, terminated=terminated, plan=plan, fit=stopping, real_ratio=ratio)
+
+
+def build_budget(config: Config) -> Budget:
+    """Say what happens when."""
+    return Budget(
+        steps=config.steps,
+        random_steps=config.random_steps,
+        updates_per_step=config.updates_per_step,
+        batch_size=config.batch_size,
+        log_now=Every(config.log.every),
+        evaluate_now=Every(config.evaluation.every),
+        measure_now=Every(config.bias.every),
+        save_now=Every(config.checkpoint.every),
+        policy_every=config.policy_every,
+        update_every=config.update_every,
+        learn_at=config.learn_at,
+    )

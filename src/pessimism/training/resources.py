@@ -1,0 +1,99 @@
+"""What a run takes of the machine, estimated before it starts."""
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from pessimism.config.schema import Config
+from pessimism.errors import UserError
+from pessimism.types import Replay
+
+LOGS_BYTES = 200_000_000  # space for logs and for the weights of the kept checkpoints
+MEMINFO, GROUP_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+
+
+class Needs(NamedTuple):
+    """Bytes that a run takes at the most."""
+
+    stored: int  # transitions, or frames
+    ring: int  # of these, in memory or in `file`
+    state: int  # of what else the replay keeps in memory
+    disk: int  # of the run's directory
+    file: Path | None
+
+    def __str__(self) -> str:
+        place = f" in {self.file}" if self.file else ""
+        more = f", and up to {self.state / 1e6:.1f} MB of imagined ones" if self.state else ""
+        return f"replay of up to {self.stored} transitions: {self.ring / 1e6:.1f} MB{place}{more}"
+
+    def check_memory(self) -> None:
+        """Refuse a replay that is larger than the memory that is free."""
+        needed, free = self.state + (0 if self.file else self.ring), free_memory()
+        if free < needed:
+            raise UserError(
+                f"the replay needs up to {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: "
+                "give a smaller --replay-capacity, or on pixels a --replay-file"
+            )
+
+    def places(self, run: Path, there: int) -> list[tuple[Path, int]]:
+        """Return what is needed where on disk, for a run whose directory holds `there` bytes already."""
+        return [(run, max(0, self.disk - there)), *([(self.file, self.ring)] if self.file else [])]
+
+
+def estimate_needs(config: Config, replay: Replay) -> Needs:
+    """Return what a run of this config takes at the most.
+
+    The kept checkpoints need the transitions that were in the ring at the oldest of them, in whole files of
+    those between two checkpoints; the rest of the replay's state is in each, and in the one being written.
+    """
+    stored = min(replay.capacity, config.steps)
+    written = min(config.steps, stored + config.checkpoint.keep * config.checkpoint.every)
+    state = replay.state_bytes(config.steps)
+    rows = replay.nbytes * written // replay.capacity
+    return Needs(
+        stored=stored,
+        ring=replay.nbytes * stored // replay.capacity,
+        state=state,
+        disk=rows + (config.checkpoint.keep + 1) * state + LOGS_BYTES,
+        file=replay.file,
+    )
+
+
+def check_networks(agent_bytes: int, config: Config, obs_size: int) -> None:
+    """Refuse networks and batches that are larger than the memory that is free, before they are made."""
+    updates = config.updates_per_step * config.batch_size
+    batch = 4 * updates * (2 * obs_size + 2)
+    layers = 4 * 8 * config.batch_size * config.critic.members * (config.critic.hidden + config.critic.atoms)
+    needed, free = agent_bytes + batch + layers, free_memory()
+    if free < needed:
+        raise UserError(
+            f"networks and batches need about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: "
+            "give a smaller --hidden, --critic.hidden, --critic.members or --batch-size"
+        )
+
+
+def check_disk(places: Iterable[tuple[Path, int]]) -> None:
+    """Refuse what the disks have no space for; what is on the same disk adds up."""
+    totals: defaultdict[int, int] = defaultdict(int)
+    for path, needed in places:
+        place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+        device, free = place.stat().st_dev, shutil.disk_usage(place).free
+        totals[device] += needed
+        if free < totals[device]:
+            raise UserError(
+                f"the run needs up to {totals[device] / 1e9:.1f} GB of disk and {place} has {free / 1e9:.1f} GB "
+                "free: give another --out or a smaller --replay-capacity"
+            )
+
+
+def free_memory() -> int:
+    """Return the bytes that the system can hand out without swapping; where it does not say, all it has."""
+    if not MEMINFO.exists():
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    sizes = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
+    free = int(sizes["MemAvailable"].split()[0]) * 1024
+    limit = GROUP_LIMIT.read_text().strip() if GROUP_LIMIT.exists() else "max"  # of a container
+    return free if limit == "max" else min(free, int(limit))
