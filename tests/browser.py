@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,12 @@ def visit(page: Path, script: str = "return {}", width: int = 1100) -> dict:
     console = re.findall(r"CONSOLE.*", result.stderr)
     found = json.loads(html.unescape(match[1])) if match else {"errors": ["the page's script did not run"]}
     return found | {"errors": [*found["errors"], *console]}
+
+
+def opened(address: str, seconds: float = 12) -> str:
+    """Return the content of a served page after so many seconds of the browser's time."""
+    flags = [flag for flag in FLAGS if not flag.startswith("--virtual-time-budget")]
+    with tempfile.TemporaryDirectory() as profile:
+        options = [f"--user-data-dir={profile}", f"--virtual-time-budget={1000 * seconds:.0f}"]
+        command = [str(CHROMIUM), *flags, *options, address]
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False).stdout

@@ -47,7 +47,7 @@ def trainer_below(pid):
     """Return the process below another that trains, or None."""
     for child in descendants(pid):
         try:
-            if b"pessimism.child" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"pessimism.experiments.child" in Path(f"/proc/{child}/cmdline").read_bytes():
                 return child
         except OSError:
             continue

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pessimism import records
-from pessimism.config import merge, nested, validated
-from pessimism.presets import preset_values, sources
+from pessimism.config.resolve import merge, nested, preset_values, sources, validated
 from pessimism.training.directory import RunDirectory
 from pessimism.training.evaluate import Evaluation
 from pessimism.training.sinks import EvaluationFile, JsonLinesSink, Lines
@@ -36,8 +35,8 @@ def write_run(
     directory, draw, last = RunDirectory(path), np.random.default_rng([seed, int(top)]), reached or steps
     speed = steps * draw.uniform(0.15, 0.35)
     with directory.taken(config, sources(config, "synthetic"), []):
-        sink = JsonLinesSink(Lines(path / records.METRICS, 0), Lines(path / records.TIMING, 0))
-        evaluations = EvaluationFile(path, 0)
+        sink = JsonLinesSink(Lines(path / records.METRICS), Lines(path / records.TIMING))
+        evaluations = EvaluationFile(path)
         for step in range(every, last + 1, every):
             level = top * (1 - math.exp(-step / speed))
             found = Evaluation((level * draw.normal(1, 0.04, 5)).tolist(), [1000] * 5)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import pessimism
-from pessimism import GPLSAC, SAC, Callback, Model, UserError
+from pessimism import GPLSAC, REDQ, SAC, Algorithm, Callback, UserError
+from pessimism.config.presets import PRESETS
+from pessimism.tools import stub
 
 FAST = {
     "random_steps": 20,
@@ -65,13 +67,6 @@ def test_environments_may_be_made_by_a_function_or_given_with_their_spec():
         assert model.predict(np.zeros(3), deterministic=True)[0].shape == (1,)
 
 
-def test_an_environment_without_a_spec_is_refused():
-    env = gymnasium.make("Pendulum-v1").unwrapped
-    env.spec = None
-    with pytest.raises(UserError, match="a function that makes it"):
-        SAC(env, **FAST)
-
-
 def test_callbacks_hear_every_step_and_may_stop():
     class Count(Callback):
         steps, ended = 0, False
@@ -92,15 +87,43 @@ def test_foreign_files_are_refused(tmp_path):
     file.write_bytes(pickle.dumps({"a": 1}))
     for path in (file, tmp_path / "absent.safetensors", Path(__file__)):
         with pytest.raises(UserError, match="cannot be read"):
-            Model.load(path)
+            Algorithm.load(path)
 
 
 def test_settings_are_checked_as_on_the_command_line():
-    with pytest.raises(UserError, match="unknown setting learning_rate"):
-        SAC("InvertedPendulum-v4", learning_rate=1e-3)
+    with pytest.raises(UserError, match="unknown setting batchsize; did you mean batch_size"):
+        SAC("InvertedPendulum-v4", batchsize=8)
 
 
 def test_the_package_names_what_it_offers():
     assert all(getattr(pessimism, name) for name in pessimism.__all__)
     with pytest.raises(AttributeError):
         _ = pessimism.nothing
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_has_a_class(name):
+    cls = getattr(pessimism, PRESETS[name].python)
+    assert issubclass(cls, Algorithm)
+    assert (cls.preset, cls.__name__) == (name, PRESETS[name].python)
+    assert PRESETS[name].source in cls.__doc__
+    assert cls.__name__ in dir(pessimism)
+    assert f"class {cls.__name__}(Algorithm)" in stub.PATH.read_text()
+
+
+def test_the_stub_is_that_of_the_presets():
+    assert stub.PATH.read_text() == stub.stub(), "write it anew: python -m pessimism.tools.stub"
+
+
+def test_a_class_is_one_algorithm():
+    with pytest.raises(UserError, match="^algorithm = redq does not go with gpl-sac"):
+        GPLSAC("InvertedPendulum-v4", algorithm="redq", **FAST)
+    assert GPLSAC("InvertedPendulum-v4", algorithm="gpl-sac", **FAST).config.algorithm == "gpl-sac"
+    assert Algorithm("InvertedPendulum-v4", algorithm="redq", **FAST).config.algorithm == "redq"
+
+
+def test_a_file_is_loaded_by_its_own_class_or_by_the_base(tmp_path):
+    path = REDQ("InvertedPendulum-v4", **FAST).save(tmp_path / "agent.safetensors")
+    with pytest.raises(UserError, match="holds an agent of redq, not of sac: Algorithm.load reads both$"):
+        SAC.load(path)
+    assert Algorithm.load(path).config.algorithm == "redq"

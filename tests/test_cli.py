@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
+from pessimism.cli import main
+
 SMALL = """
 --random-steps 40 --updates-per-step 2 --batch-size 16 --hidden 16 --critic.hidden 16
 --critic.members 3 --compile false --threads 1 --evaluation.episodes 2 --bias.episodes 2
@@ -198,7 +200,7 @@ def test_ctrl_c_keeps_the_state_and_says_how_to_go_on():
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on from there" in out
+    assert "the same command resumes it" in out
     assert not err
     assert len(list(Path("run/checkpoints").iterdir())) == 1
 
@@ -234,3 +236,8 @@ def test_settings_come_from_a_file_and_the_command_line_has_the_last_word():
     assert (config["pessimism"]["name"], config["pessimism"]["beta"]) == ("fixed", 0.25)
     Path("typo.yaml").write_text("crtic: {members: 4}")
     assert "unknown setting crtic" in refused("train", "gpl-sac", "--env", "Hopper-v4", "--config", "typo.yaml")
+
+
+def test_an_algorithm_is_not_a_setting_of_another(capsys):
+    assert main(["train", "gpl-sac", "--env", "Hopper-v4", "--algorithm", "redq"]) == 2
+    assert capsys.readouterr().err.startswith("pessimism: algorithm = redq does not go with gpl-sac")

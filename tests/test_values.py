@@ -77,6 +77,6 @@ def test_expected_distance_of_gaussian_critics_does_not_depend_on_their_number(m
 
 
 def test_lowest_keeps_the_atoms_of_one_critic_whole():
-    values = torch.tensor([[[0.0, 10.0], [1.0, 1.0]], [[4.0, 4.0], [0.0, 9.0]]])
-    # means 5 and 4 in the first column, 1 and 4.5 in the second
-    assert lowest(values).tolist() == [[4.0, 4.0], [1.0, 1.0]]
+    values = torch.tensor([[[0.0, 7.0], [1.0, 1.0]], [[4.0, 4.0], [-9.0, 15.0]]])
+    # means 3.5 and 4 in the first state, 1 and 3 in the second: neither the largest nor the smallest atom decides
+    assert lowest(values).tolist() == [[0.0, 7.0], [1.0, 1.0]]

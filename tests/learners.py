@@ -1,0 +1,97 @@
+"""A learner whose update can be taken by torch and by C++, for each instruction set that runs here."""
+
+import copy
+import platform
+
+import pytest
+import torch
+
+from pessimism.native import library
+from pessimism.native.critic import CriticUpdate
+from pessimism.nn.optim import Adam, polyak_
+from pessimism.values import squared_td_loss
+
+TAU, ACT = 0.01, 3
+LIBRARY = library.load()
+needs_library = pytest.mark.skipif(isinstance(LIBRARY, str), reason=str(LIBRARY))
+needs_tiles = pytest.mark.skipif(not getattr(LIBRARY, "tiles", False), reason="the processor has no AMX")
+needs_avx2 = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="the processor has no AVX2"
+)
+OTHERS = (("sse2", "x86-64", ()), ("avx2", "x86-64-v3", needs_avx2))
+ON_X86 = platform.machine().lower() in ("x86_64", "amd64")
+WAYS = [
+    pytest.param(("native", False), id="vectors"),
+    *(pytest.param((target, False), id=name, marks=marks) for name, target, marks in OTHERS if ON_X86),
+    pytest.param(("native", True), id="tiles", marks=needs_tiles),
+]
+products = pytest.mark.parametrize("way", WAYS)  # an instruction set, and whether its tiles are used
+
+
+class Learner:
+    """A critic, its average and its optimizer."""
+
+    def __init__(
+        self, build, members, inputs, hidden, way=("native", None), *, td_loss=squared_td_loss, precision="float32"
+    ):
+        torch.manual_seed(0)
+        self.way, self.td_loss = way, td_loss
+        self.critic = build(inputs, members=members, hidden=hidden)
+        self.critic.precision = precision
+        with torch.no_grad():  # no parameter at a special value
+            for parameter in self.critic.parameters():
+                parameter.add_(0.05 * torch.randn_like(parameter))
+        self.start()
+
+    def start(self):
+        self.averaged = copy.deepcopy(self.critic).requires_grad_(False)
+        self.optimizer = Adam(self.critic.parameters(), 1e-3, eps=1e-3)  # large: no step of the sign of rounding
+        target, tiles = self.way
+        self.native = CriticUpdate(
+            self.critic, self.averaged, self.optimizer, TAU, self.td_loss, tiles=tiles, target=target
+        )
+
+    def copied(self, dtype):
+        """Return the same learner, at its start."""
+        other = copy.copy(self)
+        other.critic = copy.deepcopy(self.critic).to(dtype)
+        other.start()
+        return other
+
+    def torch_step(self, obs, action, target):
+        """Return target critics' values, values and loss, as the eager agent computes them."""
+        next_values = self.averaged(obs, action)
+        values = self.critic(obs, action)
+        loss = self.td_loss(values, target)
+        self.optimizer.minimise(loss)
+        self.critic.normalise_()
+        polyak_(self.averaged, self.critic, TAU)
+        return next_values, values.detach(), loss.detach()
+
+    def native_step(self, obs, action, target):
+        inputs = torch.cat([obs, action], dim=-1)
+        next_values = self.native.target_values(inputs)
+        loss, values, _ = self.native.learn(inputs, target)
+        return next_values, values, loss
+
+    def state(self):
+        parts = {"critic": self.critic, "averaged": self.averaged, "optimizer": self.optimizer}
+        return {f"{part}.{name}": x for part, module in parts.items() for name, x in module.state_dict().items()}
+
+
+def draw(seed, batch, inputs, atoms=1):
+    """Return observations, actions and targets."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(batch, n, generator=generator) for n in (inputs - ACT, ACT, atoms)]
+
+
+def assert_same_updates(fast, exact, given):
+    """Take the same steps with both, and compare what they return and what they leave behind."""
+    for transitions in given:
+        doubles = [x.double() for x in transitions]
+        for one, two in zip(fast.native_step(*transitions), exact.torch_step(*doubles), strict=True):
+            torch.testing.assert_close(one.double(), two, atol=1e-5, rtol=1e-5)
+    state = exact.state()
+    for name, value in fast.state().items():
+        wanted = state[name].double()
+        torch.testing.assert_close(value.double(), wanted, atol=5e-6 * wanted.abs().max().item(), rtol=0, msg=name)

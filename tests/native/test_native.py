@@ -1,0 +1,222 @@
+"""The C++ update against torch's, step by step; the reference is the same update in double precision."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from learners import ACT, Learner, assert_same_updates, draw, needs_library, needs_tiles, products
+from pessimism.agents.critic_learner import CriticLearner, NativeLearner
+from pessimism.agents.sac import SACAgent
+from pessimism.native.critic import covered, refusal
+from pessimism.nn.actor import SquashedGaussianActor
+from pessimism.nn.critic import plain_critic, residual_critic
+from pessimism.strategies import LearnedPenalty
+from pessimism.types import Batch
+from pessimism.values import quantile_huber_loss, squared_td_loss
+
+SIZES = [  # members, batch, inputs, hidden
+    (2, 7, 23, 64),
+    (5, 29, 45, 32),
+    (3, 1, 376, 96),
+    (10, 256, 23, 256),
+    (2, 100, 5, 320),
+    (2, 65, 9, 40),
+    (3, 50, 4, 17),
+]
+FORMS = [plain_critic, residual_critic, partial(residual_critic, spectral="none")]
+
+
+@needs_library
+@products
+@pytest.mark.parametrize("build", FORMS)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_updates_agree_with_torch(build, sizes, way):
+    members, batch, inputs, hidden = sizes
+    fast = Learner(build, members, inputs, hidden, way)
+    assert_same_updates(fast, fast.copied(torch.float64), [draw(step, batch, inputs) for step in range(4)])
+
+
+@needs_library
+@products
+@pytest.mark.parametrize("build", FORMS)
+@pytest.mark.parametrize("sizes", [(2, 40, 9, 32, 10), (3, 33, 7, 40, 3), (2, 256, 23, 256, 25)], ids=str)
+def test_updates_of_quantiles_agree_with_torch(build, sizes, way):
+    members, batch, inputs, hidden, atoms = sizes
+    loss = partial(quantile_huber_loss, kappa=0.7)
+    fast = Learner(partial(build, atoms=atoms), members, inputs, hidden, way, td_loss=loss)
+    assert_same_updates(fast, fast.copied(torch.float64), [draw(step, batch, inputs, atoms) for step in range(4)])
+
+
+@needs_library
+@products
+@pytest.mark.parametrize("atoms", [1, 4])
+@pytest.mark.parametrize("build", FORMS)
+@pytest.mark.parametrize("sizes", [(2, 40, 9, 32), (3, 31, 50, 20)], ids=str)
+def test_values_have_a_gradient_to_their_inputs(build, atoms, sizes, way):
+    members, batch, inputs, hidden = sizes
+    learner = Learner(partial(build, atoms=atoms), members, inputs, hidden, way, td_loss=quantile_huber_loss)
+    exact, slopes = learner.copied(torch.float64), torch.randn(members, batch, atoms)
+    obs, action, _ = draw(0, batch, inputs)
+    given = torch.cat([obs, action], dim=-1).requires_grad_()
+    wanted = given.detach().double().requires_grad_()
+    values, exact_values = learner.native.values(given), exact.critic(wanted[:, :-ACT], wanted[:, -ACT:])
+    torch.testing.assert_close(values.double(), exact_values, atol=1e-5, rtol=1e-5)
+    ours, theirs = (
+        torch.autograd.grad((x * slopes).sum(), y)[0] for x, y in ((values, given), (exact_values, wanted))
+    )
+    torch.testing.assert_close(ours.double(), theirs, atol=1e-5, rtol=1e-5)
+
+
+@needs_library
+@products
+def test_quantiles_may_be_fitted_to_another_number_of_atoms(way):
+    fast = Learner(partial(plain_critic, atoms=4), 2, 7, 32, way, td_loss=quantile_huber_loss)
+    assert_same_updates(fast, fast.copied(torch.float64), [draw(step, 9, 7, 6) for step in range(3)])
+
+
+@needs_library
+@products
+def test_another_share_of_the_squared_error(way):
+    fast = Learner(plain_critic, 2, 7, 32, way, td_loss=partial(squared_td_loss, scale=1.5))
+    assert_same_updates(fast, fast.copied(torch.float64), [draw(step, 20, 7) for step in range(3)])
+
+
+@needs_tiles
+def test_products_in_parts_are_no_less_exact_than_float32():
+    learner = Learner(plain_critic, 10, 23, 256)
+    obs, action, _ = draw(0, 256, 23)
+    exact = learner.copied(torch.float64).averaged(obs.double(), action.double())
+    ours, theirs = (
+        (values.double() - exact).square().mean().sqrt()
+        for values in (learner.native.target_values(torch.cat([obs, action], -1)), learner.averaged(obs, action))
+    )
+    assert ours <= theirs
+
+
+@needs_tiles
+@pytest.mark.parametrize("build", FORMS)
+def test_products_of_bfloat16_round_to_its_digits(build):
+    learner = Learner(build, 4, 23, 64, precision="bfloat16")
+    exact, given = learner.copied(torch.float64), draw(0, 64, 23)
+    wanted = exact.torch_step(*(x.double() for x in given))
+    for one, two in zip(learner.native_step(*given), wanted, strict=True):
+        off = (one.double() - two).square().mean().sqrt() / two.square().mean().sqrt()
+        assert 1e-5 < off < 2**-6  # the digits of bfloat16, 8 of them, and not those of float32
+    for name, value in learner.state().items():  # the weights themselves keep all digits
+        torch.testing.assert_close(value.double(), exact.state()[name].double(), atol=2e-3, rtol=2e-2, msg=name)
+
+
+@needs_library
+@products
+@pytest.mark.parametrize("atoms", [1, 5])
+def test_what_is_not_finite_is_not_hidden(way, atoms):
+    td_loss = squared_td_loss if atoms == 1 else quantile_huber_loss
+    learner = Learner(partial(plain_critic, atoms=atoms), 2, 7, 32, way, td_loss=td_loss)
+    obs, action, target = draw(0, 8, 7, atoms)
+    obs[3, 0], obs[4, 0] = float("nan"), float("inf")
+    inputs = torch.cat([obs, action], dim=-1)
+    finite = learner.native.target_values(inputs).isfinite()
+    assert finite[:, [0, 1, 2, 5, 6, 7]].all()
+    assert not finite[:, 3:5].any()
+    loss, _, _ = learner.native.learn(inputs, target)
+    assert not loss.isfinite()
+
+
+@needs_library
+@products
+@pytest.mark.parametrize(("members", "atoms"), [(5, 1), (2, 1), (1, 4)])
+def test_the_number_of_threads_does_not_change_a_bit(way, members, atoms):
+    build = partial(residual_critic, atoms=atoms)
+    td_loss = squared_td_loss if atoms == 1 else quantile_huber_loss
+    start = Learner(build, members, 11, 64, way, td_loss=td_loss)
+    threads, states = torch.get_num_threads(), []
+    for count in (1, 2, 5):  # members that are shared evenly, unevenly, and by several threads each
+        one = start.copied(torch.float32)  # as drawn once: how a matrix is made orthogonal depends on threads
+        torch.set_num_threads(count)
+        for step in range(2):
+            one.native_step(*draw(step, 150, 11, atoms))
+        states.append(one.state())
+    torch.set_num_threads(threads)
+    for other in states[1:]:
+        assert all(torch.equal(value, other[name]) for name, value in states[0].items())
+
+
+@needs_library
+@products
+def test_values_come_with_the_update_before_them(way):
+    one, two = (Learner(residual_critic, 3, 9, 32, way) for _ in range(2))
+    (obs, action, target), following = draw(0, 40, 9), torch.randn(40, 9)
+    *_, ahead = one.native.learn(torch.cat([obs, action], dim=-1), target, following)
+    two.native_step(obs, action, target)
+    assert torch.equal(ahead, two.native.target_values(following))
+
+
+@needs_library
+def test_memory_that_moved_is_found_again():
+    one, two = (Learner(plain_critic, 2, 7, 32) for _ in range(2))
+    one.native_step(*draw(0, 8, 7))
+    two.native_step(*draw(0, 8, 7))
+    for tensor in (*one.critic.parameters(), *one.averaged.parameters()):
+        tensor.data = tensor.data.clone()
+    one.native_step(*draw(1, 8, 7))
+    two.native_step(*draw(1, 8, 7))
+    assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
+
+
+@needs_library
+def test_learners_of_different_sizes_do_not_disturb_each_other():
+    wide, narrow = Learner(residual_critic, 3, 9, 96), Learner(residual_critic, 2, 7, 24)
+    alone = narrow.copied(torch.float32)
+    for step in range(3):
+        wide.native_step(*draw(step, 70, 9))
+        narrow.native_step(*draw(step, 20, 7))
+    for step in range(3):
+        alone.native_step(*draw(step, 20, 7))
+    assert all(torch.equal(value, alone.state()[name]) for name, value in narrow.state().items())
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("critic", "loss", "reason"),
+    [
+        (plain_critic(5, members=2, hidden=32), squared_td_loss, None),
+        (plain_critic(5, members=3, hidden=41), partial(squared_td_loss, scale=1.0), None),
+        (residual_critic(5, members=2, hidden=32), squared_td_loss, None),
+        (residual_critic(5, members=2, hidden=32, spectral="none"), squared_td_loss, None),
+        (plain_critic(5, members=2, hidden=32, atoms=3), partial(quantile_huber_loss, kappa=2.0), None),
+        (residual_critic(5, members=2, hidden=32, spectral="reparameterised"), squared_td_loss, "residual block"),
+        (plain_critic(5, members=2, hidden=32, atoms=3), squared_td_loss, "one atom"),
+        (plain_critic(5, members=2, hidden=32), lambda values, target: values.sum(), "Huber"),
+        (plain_critic(5, members=2, hidden=32).double(), squared_td_loss, "float32"),
+    ],
+)
+def test_what_is_covered(critic, loss, reason):
+    assert covered(critic, loss) is (reason is None)
+    assert reason is None or reason in refusal(critic, loss)
+
+
+@needs_library
+@pytest.mark.parametrize("build", [plain_critic, residual_critic])
+def test_agents_with_and_without_it_agree(build):
+    agents = []
+    for way in (CriticLearner, NativeLearner):
+        torch.manual_seed(0)
+        actor, critic = SquashedGaussianActor(5, ACT, hidden=16), build(5 + ACT, members=4, hidden=32)
+        generator = torch.Generator().manual_seed(1)
+        learner = way(critic, LearnedPenalty())
+        agents.append(SACAgent(actor=actor, learner=learner, target_entropy=-3.0, generator=generator))
+    eager, fast = agents
+    for step in range(3):
+        obs, action, reward, next_obs = (
+            torch.randn(2, 9, 5),
+            torch.rand(2, 9, ACT),
+            torch.randn(2, 9, 1),
+            torch.randn(2, 9, 5),
+        )
+        batch = Batch(obs, action, reward, torch.full((2, 9, 1), 0.99), next_obs)
+        one, two = eager.update(batch, step), fast.update(batch, step)
+        for name, value in one.items():
+            torch.testing.assert_close(two[name], value, atol=1e-4, rtol=1e-4)
+    for name, value in eager.state_dict().items():
+        torch.testing.assert_close(fast.state_dict()[name], value, atol=1e-4, rtol=1e-4)

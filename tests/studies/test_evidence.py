@@ -1,0 +1,102 @@
+"""From run directories to tables: nothing is dropped, blocks are whole, measures are the protocol's."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+STUDY = Path(__file__).parents[2] / "studies" / "evidence"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"evidence_{name}", STUDY / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+collect, figures, run = load("collect"), load("figures"), load("run")
+ARMS = list(figures.ARMS["calibration"])
+
+
+def make_run(arm, seed, *, bias, score, steps=12_000, failed=False):
+    """Write a run whose normalised bias is `bias` and whose evaluations are `score`."""
+    path = Path("runs") / "calibration" / arm / "Hopper-v4" / f"seed_{seed}"
+    path.mkdir(parents=True)
+    with (path / "metrics.jsonl").open("w") as file:
+        for step in range(500, steps + 1, 500):
+            print(json.dumps({"step": step, "train/beta": 0.5}), file=file)
+            if step % 1000 == 0:
+                sign = -1 if step == 11_000 else 1
+                meter = {
+                    "bias/mean": 10 * sign * bias,
+                    "bias/normalized_mean": sign * bias,
+                    "bias/soft_return": 50.0,
+                }
+                signals = {"bias/training": 5 * sign * bias + seed, "bias/dual_td": 0.01}
+                print(json.dumps({"step": step, **meter, **signals}), file=file)
+    timesteps = np.arange(1000, steps + 1, 1000)
+    results = np.tile([[score - 1.0, score + 1.0]], (len(timesteps), 1))
+    np.savez(path / "evaluations.npz", timesteps=timesteps, results=results)
+    (path / "output.log").write_text("bias became nan; the last checkpoint is kept\n" if failed else "\n")
+    if not failed:
+        (path / "DONE").touch()
+
+
+@pytest.fixture
+def evidence(monkeypatch):
+    for index, arm in enumerate(ARMS):
+        for seed in range(3):
+            make_run(arm, seed, bias=1.0 + index, score=100.0 * (1 + seed))
+    failing = Path("runs/calibration/redq/Hopper-v4/seed_1")
+    for file in failing.iterdir():
+        file.unlink()
+    failing.rmdir()
+    make_run("redq", 1, bias=0.0, score=1e6, steps=7000, failed=True)
+    make_run("fixed-0", 3, bias=1.0, score=1.0)  # the only arm with this seed
+    monkeypatch.setattr(sys, "argv", ["collect.py", "runs", "--out", "data"])
+    collect.main()
+    return figures.Evidence("calibration", Path("data"), 12_000)
+
+
+def test_blocks_have_all_arms(evidence):
+    assert evidence.blocks == [("Hopper-v4", seed) for seed in range(3)]
+    assert figures.Evidence("calibration", Path("data"), 13_000).blocks == []
+
+
+def test_primary_measures_of_the_protocol(evidence):
+    found = figures.measures(evidence)
+    bias, returns = list(found.values())[:2]
+    assert bias["fixed-0.5"][("Hopper-v4", 0)] == 2.0  # readings +2, -2, +2 from step 10,000 on
+    assert found["signed normalised bias"]["fixed-0.5"][("Hopper-v4", 0)] == pytest.approx(2 / 3)
+    assert found["abs. relative bias"]["fixed-0.5"][("Hopper-v4", 0)] == pytest.approx(20 / 50)
+    assert returns["calibrated"][("Hopper-v4", 2)] == pytest.approx(300 / 200)  # by the mean of fixed 0.5
+
+
+def test_a_failed_run_is_the_worst_of_its_block(evidence):
+    bias, returns = list(figures.measures(evidence).values())[:2]
+    assert bias["redq"][("Hopper-v4", 1)] == 6.0
+    assert returns["redq"][("Hopper-v4", 1)] == pytest.approx(1.0)
+
+
+def test_tables_and_pictures_come_from_the_files_alone(evidence, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["figures.py", "--data", "data", "--out", ".", "--until", "12000"])
+    figures.main()
+    text = capsys.readouterr().out
+    assert "| calibrated | fixed 0.5 | +4.00 [+4.00, +4.00] | +0.00 [+0.00, +0.00] |" in text
+    assert Path("calibration.png").stat().st_size > 10_000
+    assert Path("tables.md").read_text() == text
+
+
+def test_stages_extend_each_other():
+    blocks = list(run.blocks())
+    assert blocks[:3] == [("calibration", "Hopper-v4", seed, 20_000) for seed in range(3)]
+    assert len(blocks) == len(set(blocks))
+    last = {}
+    for suite, task, seed, steps in blocks:
+        assert steps > last.get((suite, task, seed), 0)
+        last[suite, task, seed] = steps
+    assert {seed for suite, _, seed in last if suite == "calibration"} == set(range(5))
