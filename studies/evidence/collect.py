@@ -1,0 +1,109 @@
+"""Write the numbers of the evidence runs, finished or not, as small CSV files.
+
+    python studies/evidence/collect.py runs/evidence         # writes studies/evidence/data/
+
+One file per suite with a row for each run and reading (every 1000 steps): the evaluation, the meter's bias, the
+signals beside it, and beta. `runs.csv` says how far each run has come and how it ended.
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pessimism import records
+from pessimism.tools.script import Parser, start
+
+DATA = Path(__file__).parent / "data"
+EVERY = 1000
+LOGGED = {  # column: name in the log
+    "beta": "train/beta",
+    "alpha": "train/alpha",
+    "bias": "bias/mean",
+    "normalized_bias": "bias/normalized_mean",
+    "normalized_bias_sd": "bias/normalized_std",
+    "soft_return": "bias/soft_return",
+    "value": "bias/value",
+    "bootstrapped": "bias/bootstrapped",
+    "dual_td": "bias/dual_td",
+    "validation_td": "bias/validation_td",
+    "training": "bias/training",
+    "training_se": "bias/training_se",
+}
+Row = dict[str, Any]
+
+
+def runs_of(suite: Path) -> Iterator[tuple[Row, Path]]:
+    """Yield the runs below a suite's directory: their names and where they are."""
+    for path in sorted(suite.glob("*/*/seed_*")):
+        arm, task, seed = path.relative_to(suite).parts
+        if (path / records.METRICS).exists():
+            yield {"arm": arm, "task": task, "seed": int(seed.removeprefix("seed_"))}, path
+
+
+def readings(path: Path) -> dict[int, Row]:
+    """Return a run's numbers by step; beta and alpha are those of the last line before it."""
+    found: dict[int, Row] = {}
+    for line in (path / records.METRICS).read_text().splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:  # the last line of a run that is being written
+            continue
+        if entry["step"] % EVERY == 0:
+            row = found.setdefault(entry["step"], {})
+            row |= {column: entry[name] for column, name in LOGGED.items() if name in entry}
+    if (path / records.EVALUATIONS).exists():
+        with np.load(path / records.EVALUATIONS) as file:
+            for step, returns in zip(file["timesteps"], file["results"], strict=True):
+                if step % EVERY == 0:
+                    found.setdefault(int(step), {})["return"] = float(np.mean(returns))
+    return found
+
+
+def state_of(path: Path) -> str:
+    """Say how a run ended: done, failed with a reason, or unfinished."""
+    if (path / records.DONE).exists():
+        return "done"
+    output = path / records.OUTPUT
+    lines = output.read_text(errors="replace").strip().splitlines() if output.exists() else []
+    return f"failed: {lines[-1]}" if lines and "the last checkpoint is kept" in lines[-1] else "unfinished"
+
+
+def write(path: Path, rows: list[Row], columns: list[str]) -> None:
+    """Write rows as CSV; numbers that a run does not have are empty."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow(
+                {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in row.items()}
+            )
+
+
+def main() -> None:
+    """Collect all suites."""
+    parser = Parser(__doc__)
+    parser.add_argument("runs", type=Path, help="directory that run.py was given")
+    parser.add_argument("--out", type=Path, default=DATA, help="where the CSV files go")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    overview: list[Row] = []
+    for suite in sorted({path.parents[2] for path in args.runs.glob("*/*/*/seed_*")}):
+        rows: list[Row] = []
+        for names, path in runs_of(suite):
+            found = readings(path)
+            rows += [{**names, "step": step, **found[step]} for step in sorted(found)]
+            overview.append({"suite": suite.name, **names, "step": max(found, default=0), "state": state_of(path)})
+        write(args.out / f"{suite.name}.csv", rows, ["arm", "task", "seed", "step", "return", *LOGGED])
+    write(args.out / "runs.csv", overview, ["suite", "arm", "task", "seed", "step", "state"])
+    version = args.runs / "VERSION"
+    if version.exists():
+        (args.out / "VERSION").write_text(version.read_text())
+    print(f"{len(overview)} runs, {sum(one['state'] == 'done' for one in overview)} of them done: {args.out}")
+
+
+if __name__ == "__main__":
+    start(main)
