@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+JOBS ?= auto
 
-.PHONY: demo test fast install renderer browser clean
+.PHONY: demo test fast torture mutants install renderer browser clean
 
 demo: install renderer
 	$(BIN)/pessimism demo
@@ -13,10 +14,19 @@ test: install renderer browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not slow" -n $(JOBS)
+	$(BIN)/pytest -m slow -n $(JOBS)
 
 fast: install
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -n $(JOBS)
+
+# Kills, flipped bits, bad environments and bad commands: about five minutes, with a summary of what was tried.
+torture: install
+	$(BIN)/python tests/torture.py
+
+# Makes known faults in a copy of the package, one by one; each must be noticed by its tests.
+mutants: install
+	$(BIN)/python tests/mutants.py
 
 install: $(READY)
 
@@ -24,7 +34,7 @@ install: $(READY)
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,tracking,dmc,cluster]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,tracking,dmc,cluster,sb3,onnx]'
 	touch $@
 
 # MuJoCo draws through EGL. Where the packages are missing and may be installed, they are; else this says how.
