@@ -3,7 +3,9 @@
     python studies/evidence/collect.py runs/evidence         # writes studies/evidence/data/
 
 One file per suite with a row for each run and reading (every 1000 steps): the evaluation, the meter's bias, the
-signals beside it, and beta. `runs.csv` says how far each run has come and how it ended.
+signals beside it, and beta. `runs.csv` says how far each run has come, how it ended, and with which instructions
+and which version of the sources it was made. What was collected on other machines stays, unless a run has come
+further here.
 """
 
 import csv
@@ -33,7 +35,9 @@ LOGGED = {  # column: name in the log
     "training": "bias/training",
     "training_se": "bias/training_se",
 }
+VERSION, RUNS = "VERSION", "runs.csv"
 Row = dict[str, Any]
+Run = tuple[str, str, int]  # arm, task, seed
 
 
 def runs_of(suite: Path) -> Iterator[tuple[Row, Path]]:
@@ -83,6 +87,40 @@ def write(path: Path, rows: list[Row], columns: list[str]) -> None:
             )
 
 
+def made_with(path: Path, version: str) -> Row:
+    """Return the vector instructions and the version of the sources that a run was made with."""
+    manifest = json.loads((path / records.MANIFEST).read_text())
+    return {"instructions": " ".join(manifest["machine"]["instructions"]), "version": version[:7]}
+
+
+def known(path: Path) -> dict[Run, list[Row]]:
+    """Return the rows of a CSV file that is there already, by run."""
+    found: dict[Run, list[Row]] = {}
+    if path.exists():
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                found.setdefault((row["arm"], row["task"], int(row["seed"])), []).append(dict(row))
+    return found
+
+
+def collect(suite: Path, out: Path, version: str, overview: dict[tuple[str, Run], Row]) -> None:
+    """Write a suite's readings, and note in `overview` how far its runs have come."""
+    path = out / f"{suite.name}.csv"
+    rows = known(path)
+    for names, run in runs_of(suite):
+        found, key = readings(run), (names["arm"], names["task"], names["seed"])
+        reached = max(found, default=0)
+        if reached >= int(overview.get((suite.name, key), {"step": 0})["step"]):
+            rows[key] = [{**names, "step": step, **found[step]} for step in sorted(found)]
+            state = {"step": reached, "state": state_of(run), **made_with(run, version)}
+            overview[suite.name, key] = {"suite": suite.name, **names, **state}
+    write(
+        path,
+        [row for _, part in sorted(rows.items()) for row in part],
+        ["arm", "task", "seed", "step", "return", *LOGGED],
+    )
+
+
 def main() -> None:
     """Collect all suites."""
     parser = Parser(__doc__)
@@ -90,19 +128,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DATA, help="where the CSV files go")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    overview: list[Row] = []
+    version = (args.runs / VERSION).read_text() if (args.runs / VERSION).exists() else ""
+    overview = {(row["suite"], run): row for run, rows in known(args.out / RUNS).items() for row in rows}
     for suite in sorted({path.parents[2] for path in args.runs.glob("*/*/*/seed_*")}):
-        rows: list[Row] = []
-        for names, path in runs_of(suite):
-            found = readings(path)
-            rows += [{**names, "step": step, **found[step]} for step in sorted(found)]
-            overview.append({"suite": suite.name, **names, "step": max(found, default=0), "state": state_of(path)})
-        write(args.out / f"{suite.name}.csv", rows, ["arm", "task", "seed", "step", "return", *LOGGED])
-    write(args.out / "runs.csv", overview, ["suite", "arm", "task", "seed", "step", "state"])
-    version = args.runs / "VERSION"
-    if version.exists():
-        (args.out / "VERSION").write_text(version.read_text())
-    print(f"{len(overview)} runs, {sum(one['state'] == 'done' for one in overview)} of them done: {args.out}")
+        collect(suite, args.out, version, overview)
+    rows = [row for _, row in sorted(overview.items())]
+    write(args.out / RUNS, rows, ["suite", "arm", "task", "seed", "step", "state", "instructions", "version"])
+    print(f"{len(rows)} runs, {sum(one['state'] == 'done' for one in rows)} of them done: {args.out}")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@
 The first call copies the committed version of the sources into the directory, and all runs are made with that
 copy: work on the repository does not disturb them. Runs come in blocks, one seed of all arms on one task, so that
 each finished block is a result. Stopped by Ctrl-C or SIGTERM, runs write a checkpoint; the same call resumes them.
+Runs whose numbers are in data/ already, made on another machine, are not made again.
 """
 
+import csv
 import io
 import os
 import signal
@@ -23,6 +25,7 @@ from pathlib import Path
 from pessimism.tools.script import Parser, start
 
 COPY, VERSION = "source", "VERSION"
+COLLECTED = Path(__file__).parent / "data" / "runs.csv"
 Block = tuple[str, str, int, int]  # suite, task, seed, steps
 
 
@@ -57,6 +60,13 @@ def copy_sources(out: Path) -> Path:
     return copy
 
 
+def collected() -> dict[tuple[str, ...], int]:
+    """Return the steps of the finished runs whose numbers are in data/, by suite, arm, task and seed."""
+    with COLLECTED.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["state"] == "done"]
+    return {(row["suite"], row["arm"], row["task"], f"seed_{row['seed']}"): int(row["step"]) for row in rows}
+
+
 def _git(repository: Path, *words: str) -> bytes:
     return subprocess.run(["git", "-C", str(repository), *words], check=True, capture_output=True).stdout
 
@@ -68,7 +78,7 @@ def train_all(out: Path, workers: int, plan: bool) -> int:
     from pessimism.experiments.suites.suite import Job, jobs
     from pessimism.experiments.sweep.work import Outcome, carry_out, is_done, work_on
 
-    stops = 0
+    stops, known = 0, collected()
 
     def stop(number: int, frame: object) -> None:
         nonlocal stops
@@ -76,12 +86,17 @@ def train_all(out: Path, workers: int, plan: bool) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+
+    def done(block: Block, job: Job) -> bool:
+        path = Path(work_on(job, out / block[0], threads=1).path)
+        return known.get(path.relative_to(out).parts, 0) >= block[3] or is_done(path, job.config())
+
     locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def work(block: Block, job: Job) -> bool:
         todo = work_on(job, out / block[0], threads=1)
         with locks[todo.path]:  # the same run may be in two stages
-            if is_done(Path(todo.path), job.config()):
+            if done(block, job):
                 return True
             print(f"{' '.join(map(str, block))}: {job.label} starts", flush=True)
             outcome = Outcome("stopped") if stops else carry_out(todo, lambda: stops)
@@ -94,8 +109,8 @@ def train_all(out: Path, workers: int, plan: bool) -> int:
         part = jobs(shrunk(find(suite), seeds=[seed], steps=steps, envs=[task]), shared=False)
         found += [(block, job) for job in part]
         if plan:
-            done = sum(is_done(Path(work_on(job, out / suite, 1).path), job.config()) for job in part)
-            print(f"{suite:12} {task:15} seed {seed}  {steps:6} steps: {done} of {len(part)} runs done")
+            count = sum(done(block, job) for job in part)
+            print(f"{suite:12} {task:15} seed {seed}  {steps:6} steps: {count} of {len(part)} runs done")
     if plan:
         return 0
     with ThreadPoolExecutor(workers) as pool:
