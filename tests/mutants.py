@@ -117,7 +117,7 @@ MUTANTS = {
         ("test_values.py::test_lowest_keeps_the_atoms_of_one_critic_whole",),
     ),
     "checkpoints without checksum": Mutant(
-        "training/files.py",
+        "training/directory.py",
         'if fingerprint(path) != {"bytes": expected["bytes"], "crc32": expected["crc32"]}:',
         'if fingerprint(path)["bytes"] != expected["bytes"]:',
         ("training/test_checkpoint.py::test_a_torn_checkpoint_is_reported_and_the_one_before_is_used",),

@@ -22,7 +22,7 @@ LAYERS = [
     {"agents", "models", "training", "analysis"},
     {"replay", "envs", "native"},
     {"config", "strategies", "nn"},
-    {"hindsight", "schedules", "processes", "tables"},
+    {"processes", "terminal"},
     {"arguments", "extras", "types", "records"},
     {"errors", "values"},
 ]
@@ -36,8 +36,7 @@ TORCH_FREE = {
     "extras",
     "processes",
     "records",
-    "schedules",
-    "tables",
+    "terminal",
 }
 HEAVY = {"torch", "gymnasium", "mujoco", "matplotlib"}
 

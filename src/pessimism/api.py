@@ -23,8 +23,7 @@ from pessimism.config import foreign
 from pessimism.config.presets import PRESETS
 from pessimism.config.resolve import resolved, validated
 from pessimism.config.schema import Config
-from pessimism.envs.control import EnvFactory
-from pessimism.envs.frames import AnyEnv
+from pessimism.envs.control import AnyEnv, EnvFactory
 from pessimism.envs.given import EnvLike, Given, given
 from pessimism.envs.make import adapt, known
 from pessimism.errors import UserError
@@ -34,7 +33,8 @@ from pessimism.training.checkpoint import misfit
 from pessimism.training.directory import RunDirectory, read_config
 from pessimism.training.evaluate import Evaluation, Evaluator
 from pessimism.training.export import Exported, export_policy
-from pessimism.training.loop import Callback, Hooks, Progress
+from pessimism.training.loop import Callback, Hooks
+from pessimism.training.progress import Progress
 from pessimism.training.recorder import Recorder
 from pessimism.training.run import Assembly, assemble, env_factory, pixel_view, record
 from pessimism.training.seeding import stream

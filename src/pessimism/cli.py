@@ -26,7 +26,7 @@ from pessimism.config.schema import Config
 from pessimism.config.settings import MOST, MOST_THREADS
 from pessimism.config.tasks import DMC_EASY, DMC_HARD, DMC_MEDIUM, PAPER_TASKS, target_entropy
 from pessimism.errors import UserError
-from pessimism.training.announce import Terminal, announced
+from pessimism.terminal import Terminal, announced
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports SIGINT and SIGPIPE
 MOST_SEEDS = 10_000  # of a sweep

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.envs.toys import Line, LineValues
-from pessimism.hindsight import look_back
 from pessimism.nn.actor import SquashedGaussianActor
 from pessimism.nn.critic import plain_critic
 from pessimism.nn.ensemble import EnsembleLinear
 from pessimism.nn.optim import Adam, polyak_
 from pessimism.replay.memory import draw, draw_held_out
 from pessimism.strategies import FixedPenalty, Pessimism, SubsetMinimum
-from pessimism.training.bias import TrainingBias
+from pessimism.training.bias import TrainingBias, look_back
 from pessimism.types import Episode, Hindsight
 from pessimism.values import average, lowest, pairwise_distance, squared_td_loss
 

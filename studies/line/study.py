@@ -25,8 +25,9 @@ from pessimism.envs.toys import Line, LineValues, factory
 from pessimism.strategies import FixedPenalty
 from pessimism.tools import script
 from pessimism.training.bias import measure
-from pessimism.training.loop import Callback, Hooks, Progress
-from pessimism.training.rollout import run_episodes
+from pessimism.training.evaluate import run_episodes
+from pessimism.training.loop import Callback, Hooks
+from pessimism.training.progress import Progress
 from pessimism.training.run import Assembly, assemble
 from pessimism.training.seeding import stream, stream_seed
 

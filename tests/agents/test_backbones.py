@@ -11,7 +11,7 @@ from pessimism.nn.ensemble import EnsembleBatchNorm, EnsembleDropout
 from pessimism.nn.scaling import RewardScale
 from pessimism.training.bias import measure
 from pessimism.training.build import build_agent, build_budget
-from pessimism.training.rollout import Episode
+from pessimism.training.evaluate import Episode
 from pessimism.types import Batch
 
 OBS, ACTION, BATCH = 3, 2, 8

@@ -13,10 +13,8 @@ from pessimism.config.resolve import merge, nested, preset_values, validated
 from pessimism.errors import UserError
 from pessimism.nn.actor import NoisyActor
 from pessimism.nn.compilation import compiler
-from pessimism.nn.contrast import Contrast
-from pessimism.nn.encoder import ConvEncoder, Crop
-from pessimism.schedules import linear
-from pessimism.training.build import build_agent
+from pessimism.nn.encoder import Contrast, ConvEncoder, Crop
+from pessimism.training.build import build_agent, linear
 from pessimism.training.run import assemble, run
 from pessimism.types import Batch
 from sameness import assert_same_run, final_tensors

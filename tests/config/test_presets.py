@@ -12,7 +12,7 @@ from pessimism.config.presets import PRESETS, STATE_PRESETS
 from pessimism.config.resolve import merge, preset_values, validated
 from pessimism.config.strategies import STRATEGIES
 from pessimism.errors import UserError
-from pessimism.hindsight import look_back
+from pessimism.training.bias import look_back
 from pessimism.training.build import build_agent, build_replay
 from pessimism.training.run import assemble, run
 from pessimism.types import Batch, Episode

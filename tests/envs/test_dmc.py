@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from pessimism.config.tasks import DMC_EASY, DMC_HARD, DMC_MEDIUM, canonical
 from pessimism.envs import make as making
-from pessimism.envs.control import ActionRepeat
-from pessimism.envs.frames import PixelView, enlarged
+from pessimism.envs.control import ActionRepeat, enlarged
+from pessimism.envs.frames import PixelView
 from pessimism.envs.rendering import BACKENDS, Backend, choose
 from pessimism.errors import UserError
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from pessimism.hindsight import Estimate, RecentEpisodes
 from pessimism.strategies import ACCPenalty, CalibratedPenalty, ValidationPenalty
+from pessimism.strategies.base import Estimate, RecentEpisodes
 from pessimism.strategies.calibrated import settled_sensitivity, wanted_change
 from pessimism.types import Hindsight
 

@@ -10,12 +10,11 @@ from fakes import UniformAgent
 from pessimism.config.resolve import validated
 from pessimism.envs.make import make
 from pessimism.envs.toys import Constant, Line, LineValues, constant_value, factory
-from pessimism.hindsight import soft_returns
 from pessimism.nn.actor import NoisyActor
 from pessimism.replay.transitions import TransitionReplay
-from pessimism.training.bias import BiasMeter, TrainingBias, measure
+from pessimism.training.bias import BiasMeter, TrainingBias, measure, soft_returns
+from pessimism.training.evaluate import run_episodes
 from pessimism.training.loop import Budget, Every, Trainer
-from pessimism.training.rollout import run_episodes
 from pessimism.training.run import assemble
 from pessimism.training.seeding import stream, stream_seed
 from pessimism.types import Episode

@@ -12,7 +12,7 @@ from pessimism.replay.transitions import TransitionReplay
 from pessimism.training import checkpoint as module
 from pessimism.training.agentfile import load_tensors
 from pessimism.training.checkpoint import Checkpoint, CheckpointStore
-from pessimism.training.files import fingerprint, sealed, unsealed
+from pessimism.training.directory import fingerprint, sealed, unsealed
 from pessimism.types import Transition
 
 

@@ -20,7 +20,7 @@ from pessimism.errors import UserError
 from pessimism.replay.frames import FrameReplay
 from pessimism.training.agentfile import load_tensors, save_tensors
 from pessimism.training.checkpoint import CheckpointStore, misfit
-from pessimism.training.files import fingerprint, sealed, unsealed
+from pessimism.training.directory import fingerprint, sealed, unsealed
 from pessimism.training.loop import Callback
 from pessimism.training.run import load_run, run
 from sameness import assert_same_run

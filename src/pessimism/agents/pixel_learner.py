@@ -10,9 +10,8 @@ from torch import Tensor
 from pessimism.agents.critic_learner import CriticStep, Learned, LearnerOptions, td_target
 from pessimism.nn.actor import PixelActor
 from pessimism.nn.compilation import compiled
-from pessimism.nn.contrast import Contrast
 from pessimism.nn.critic import PixelCritic
-from pessimism.nn.encoder import ConvEncoder, Crop
+from pessimism.nn.encoder import Contrast, ConvEncoder, Crop
 from pessimism.nn.optim import Adam, polyak_
 from pessimism.strategies import Pessimism
 from pessimism.types import Batch, Metrics

@@ -1,6 +1,6 @@
 """Soft actor-critic with an ensemble of critics; with a learned penalty it is GPL-SAC (Algorithm 1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Required, TypedDict, Unpack
 
 import torch
@@ -12,9 +12,11 @@ from pessimism.nn.actor import PixelActor, VectorActor
 from pessimism.nn.compilation import compiled, to_device
 from pessimism.nn.optim import Adam
 from pessimism.nn.scaling import RewardScale
-from pessimism.schedules import Schedule
 from pessimism.types import Batch, Episode, Hindsight, Metrics
 from pessimism.values import Values, expectation, members, moved, on_cpu
+
+Schedule = Callable[[int], float]
+"""Environment step -> a number that changes with it."""
 
 RETURNS = ("train/value", "train/td_error", "train/uncertainty", "bias/validation_td")
 """Metrics that are returns, or differences of returns."""

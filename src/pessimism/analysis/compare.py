@@ -14,7 +14,7 @@ from pessimism.analysis.report.runs import Run, checked, read_run, run_directori
 from pessimism.analysis.report.series import elapsed_seconds
 from pessimism.analysis.report.wording import duration
 from pessimism.errors import UserError
-from pessimism.tables import new_table
+from pessimism.terminal import new_table
 
 BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 WIDTH = 40  # columns of a sparkline

@@ -12,7 +12,7 @@ from pessimism.bench.report import Measurement, describe, show_apart, spread
 from pessimism.bench.turns import Entry
 from pessimism.bench.worker import Setting
 from pessimism.config.presets import STATE_PRESETS
-from pessimism.tables import new_table
+from pessimism.terminal import new_table
 
 BASE = "gpl-sac"
 PRESETS = [*(name for name in STATE_PRESETS if name != "mbpo"), "gpl-xqc@256"]  # a model's cost is that of its fits

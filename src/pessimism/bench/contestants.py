@@ -13,8 +13,8 @@ from pessimism.nn.actor import SquashedGaussianActor
 from pessimism.nn.compilation import compiler
 from pessimism.nn.critic import EnsembleCritic, plain_critic, residual_critic
 from pessimism.replay.transitions import TransitionReplay
-from pessimism.schedules import linear
 from pessimism.strategies import FixedPenalty, LearnedPenalty, Pessimism, SubsetMinimum
+from pessimism.training.build import linear
 from pessimism.values import pairwise_distance_w2, quantile_huber_loss, squared_td_loss
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from pessimism.errors import UserError
-from pessimism.tables import new_table
+from pessimism.terminal import new_table
 
 LIMITS = ("limit-batched", "limit-single")
 PUBLISHED = "published-style"

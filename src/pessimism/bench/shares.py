@@ -12,7 +12,7 @@ from rich.console import Console
 from pessimism.bench.report import write_json
 from pessimism.config.resolve import merge, preset_values, validated
 from pessimism.config.schema import Config
-from pessimism.tables import new_table
+from pessimism.terminal import new_table
 from pessimism.training.directory import RunDirectory
 from pessimism.training.recorder import Recorder
 from pessimism.training.run import Assembly, assemble

@@ -16,10 +16,11 @@ from gymnasium import spaces
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from numpy.typing import NDArray
 
-from pessimism.envs.frames import AnyEnv, enlarged, is_image
 from pessimism.envs.rendering import rendering_error
 from pessimism.errors import UserError
 from pessimism.types import Array, Observation
+
+AnyEnv = gymnasium.Env[Any, Any]
 
 UNBOUNDED = 1e30  # bounds as large as float32's largest number are a way to write that there are none
 FILM = (240, 320)  # height and width of a film's images where the environment leaves it open
@@ -115,6 +116,11 @@ class ControlEnv:
 EnvFactory = Callable[[], ControlEnv]
 
 
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Tell images, and stacks of them, from vectors."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3, 4)
+
+
 def _checked_space(space: spaces.Space[Any], name: str, images: bool) -> spaces.Box:
     if not isinstance(space, spaces.Box):
         kind = type(space).__name__
@@ -206,3 +212,9 @@ def check_stateless(env: AnyEnv) -> None:
                 "set update_running_mean = False once they are learned, or take pessimism.sb3 with VecNormalize"
             )
         env = env.env
+
+
+def enlarged(picture: NDArray[np.uint8], height: int) -> NDArray[np.uint8]:
+    """Return a small picture in whole multiples of its size, about `height` high."""
+    times = max(1, round(height / picture.shape[0]))
+    return picture.repeat(times, axis=0).repeat(times, axis=1)

@@ -7,12 +7,10 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium import spaces, wrappers
-from numpy.typing import NDArray
 
+from pessimism.envs.control import AnyEnv, is_image
 from pessimism.envs.rendering import rendering_error
 from pessimism.errors import UserError
-
-AnyEnv = gymnasium.Env[Any, Any]
 
 
 class PixelView(NamedTuple):
@@ -47,11 +45,6 @@ class OwnContext(gymnasium.Wrapper[Any, Any, Any, Any]):
 def _close(reference: "weakref.ref[OwnContext]") -> None:
     if (env := reference()) is not None:
         env.close()
-
-
-def is_image(space: spaces.Space[Any]) -> bool:
-    """Tell images, and stacks of them, from vectors."""
-    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3, 4)
 
 
 def viewed(env: AnyEnv, stack: int, name: str) -> AnyEnv:
@@ -89,9 +82,3 @@ def _channels_last(env: AnyEnv, name: str) -> AnyEnv:
 
 def _transformed(env: AnyEnv, shape: tuple[int, ...], change: Any) -> AnyEnv:  # noqa: ANN401
     return wrappers.TransformObservation(env, change, spaces.Box(0, 255, shape, np.uint8))
-
-
-def enlarged(picture: NDArray[np.uint8], height: int) -> NDArray[np.uint8]:
-    """Return a small picture in whole multiples of its size, about `height` high."""
-    times = max(1, round(height / picture.shape[0]))
-    return picture.repeat(times, axis=0).repeat(times, axis=1)

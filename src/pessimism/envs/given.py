@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import gymnasium
 from gymnasium import vector
 
-from pessimism.envs.control import check_stateless
-from pessimism.envs.frames import AnyEnv
+from pessimism.envs.control import AnyEnv, check_stateless
 from pessimism.errors import UserError
 
 Maker = Callable[[], AnyEnv]

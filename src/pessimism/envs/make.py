@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from pessimism.config.choices import implementation
 from pessimism.config.tasks import Family, family
-from pessimism.envs.control import ActionRepeat, ControlEnv, check_stateless, described
-from pessimism.envs.frames import AnyEnv, PixelView, is_image, viewed
+from pessimism.envs.control import ActionRepeat, AnyEnv, ControlEnv, check_stateless, described, is_image
+from pessimism.envs.frames import PixelView, viewed
 from pessimism.envs.rendering import check_rendering, prepare_rendering, rendering_error, silence_mujoco
 from pessimism.errors import UserError, nearest
 from pessimism.extras import missing

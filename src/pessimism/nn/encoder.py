@@ -1,4 +1,4 @@
-"""From pictures to features: cropping, convolutions, and the trunks that policy and critics stand on."""
+"""From images to features: cropping, convolutions, trunks of policy and critics, CURL's contrastive loss."""
 
 import math
 from typing import Literal, NamedTuple, cast
@@ -117,3 +117,16 @@ class Trunk(nn.Module):
         """[B, features] -> [B, outputs]."""
         hidden: Tensor = self.norm(self.linear(features))
         return hidden.tanh() if self.squashed else hidden
+
+
+class Contrast(nn.Module):
+    """InfoNCE with a learned bilinear similarity (Laskin et al., 2020)."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(features, features))
+
+    def forward(self, anchor: Tensor, positive: Tensor) -> Tensor:
+        """Return the loss of telling each anchor's own positive from the others: 2 x [B, features] -> scalar."""
+        logits = anchor @ self.weight @ positive.mT  # [B, B]
+        return nn.functional.cross_entropy(logits, torch.arange(len(anchor), device=anchor.device))

@@ -25,13 +25,13 @@ from torch import Tensor
 
 from pessimism.config.strategies import AnyStrategy, StrategySettings
 from pessimism.errors import UserError
-from pessimism.hindsight import look_back
 from pessimism.sb3.episodes import Tracks
 from pessimism.sb3.view import AgentView
 from pessimism.strategies import Pessimism
+from pessimism.training.bias import look_back
 from pessimism.training.build import build_strategy
+from pessimism.training.progress import Averages
 from pessimism.training.seeding import stream
-from pessimism.training.sinks import Averages
 from pessimism.types import Metrics
 from pessimism.values import expectation, squared_td_loss
 

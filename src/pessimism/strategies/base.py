@@ -1,4 +1,7 @@
-"""The interface between an agent and the way it reads its critics."""
+"""The interface between an agent and the way it reads its critics, and the memory of finished episodes."""
+
+import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -55,3 +58,58 @@ class Pessimism(nn.Module):
         the actions were not all the policy's.
         """
         return {}
+
+
+class Estimate(NamedTuple):
+    """Means over the states of the newest episodes."""
+
+    bias: float
+    standard_error: float  # of the bias; inf with fewer than two episodes
+    sensitivity: float  # how far the bias falls for each unit of beta
+    steps: int  # how far back the oldest of these episodes begins
+
+
+class RecentEpisodes(nn.Module):
+    """The newest episodes, of which four numbers each are kept.
+
+    Each episode is measured once, at its end: its return is compared with the critics of that time, not with
+    critics that have since seen better policies. All state is one buffer.
+    """
+
+    rows: Tensor
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        # steps, counted states, sum of their errors, sum of their sensitivities; newest last, empty rows 0
+        self.register_buffer("rows", torch.zeros(capacity, 4, dtype=torch.float64, device="cpu"))
+
+    def add(self, hindsight: Hindsight, sensitivity: Tensor | None = None) -> None:
+        """Keep an episode; `sensitivity` [T] is how far a unit of beta lowers each settled prediction."""
+        error, counted = hindsight.error, hindsight.counted
+        slope = 0.0 if sensitivity is None else float(sensitivity[counted].sum())
+        row = self.rows.new_tensor([len(counted), len(error), float(error.sum()), slope])
+        self.rows.copy_(torch.cat([self.rows[1:], row[None]]))
+
+    @property
+    def count(self) -> int:
+        """How many episodes there are."""
+        return int((self.rows[:, 0] > 0).sum())
+
+    def reaching(self, steps: float, fewest: int = 1) -> int:
+        """Return how many of the newest episodes have so many steps together, or all, and `fewest` at least."""
+        lengths = self.rows[:, 0].flip(0).cumsum(0)
+        return max(fewest, int((lengths < steps).sum()) + 1)
+
+    def newest(self, episodes: int) -> Estimate:
+        """Return the means over so many of the newest episodes.
+
+        States of one episode share its luck, so the standard error counts episodes (that of a ratio of sums
+        over clusters).
+        """
+        rows = self.rows[-min(episodes, self.count) :]
+        steps, states, error, slope = rows.sum(0).tolist()
+        bias = error / states
+        deviation = rows[:, 2] - bias * rows[:, 1]
+        size = len(rows)
+        spread = math.sqrt(size / (size - 1) * float(deviation.square().sum())) / states if size > 1 else math.inf
+        return Estimate(bias, spread, slope / states, int(steps))

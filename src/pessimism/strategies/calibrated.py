@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pessimism.hindsight import Estimate, RecentEpisodes
+from pessimism.strategies.base import Estimate, RecentEpisodes
 from pessimism.strategies.penalty import FixedPenalty, no_optimism
 from pessimism.types import Episode, Hindsight
 from pessimism.values import Values, pairwise_distance

@@ -10,7 +10,8 @@ from pessimism.analysis.curves import plot_run, read_metrics
 from pessimism.config.resolve import merge, preset_values, validated
 from pessimism.errors import UserError
 from pessimism.tools.video import film
-from pessimism.training.loop import Callback, Progress
+from pessimism.training.loop import Callback
+from pessimism.training.progress import Progress
 from pessimism.training.run import run
 
 # GPL-SAC's settings but for size and haste: half the critics, half the batch, fewer random steps, and larger

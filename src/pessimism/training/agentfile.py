@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pessimism.errors import UserError
 from pessimism.training.checkpoint import separate
-from pessimism.training.files import WRITING, flush_directory, flush_file
+from pessimism.training.directory import WRITING, flush_directory, flush_file
 
 CHECKSUM = "crc32"  # its name in the header
 

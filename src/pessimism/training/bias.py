@@ -1,18 +1,84 @@
-"""The bias meter, on episodes of its own, and the bias of the training episodes, which cost nothing more."""
+"""The bias of the critics: what they predict against what then happens, over whole episodes (paper, App. B.1).
+
+The bias of a state-action pair is the critics' mean estimate minus the soft return that followed,
+
+    G_t = r_t + gamma (G_{t+1} - alpha log pi(a_{t+1} | s_{t+1})),
+
+with the agent's current entropy weight alpha: positive means over-estimation. It is measured on episodes of the
+meter's own, and on the training episodes, which cost nothing more.
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
+from torch import Tensor
 
 from pessimism.envs.control import EnvFactory
-from pessimism.hindsight import Critics, RecentEpisodes, look_back
-from pessimism.training.rollout import EPISODE_LIMIT, OwnEpisodes
+from pessimism.strategies.base import RecentEpisodes
+from pessimism.training.evaluate import EPISODE_LIMIT, OwnEpisodes
 from pessimism.training.seeding import stream, stream_seed
 from pessimism.types import Agent, Episode, Hindsight
+from pessimism.values import Values, expectation, joined
 
 NORMALISER_FLOOR = 10.0  # REDQ's: errors of small returns are not blown up
+IMAGES_AT_ONCE = 64  # the first convolution of 64 images takes 14 MB
 TRAINING_STEPS, TRAINING_EPISODES, MOST_EPISODES = 1000, 4, 64  # of the bias of the training episodes
+
+
+class Critics(Protocol):
+    """What looking back needs of an agent."""
+
+    @property
+    def alpha(self) -> Tensor:
+        """Weight of the entropy."""
+
+    def target_action(self, obs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return an action of the policy that the critics evaluate [B, act], and its log-probability [B, 1]."""
+
+    def values(self, obs: Tensor, action: Tensor) -> Values:
+        """Return the critics' estimates: [N, B, K]."""
+
+
+def soft_returns(episode: Episode, alpha: float, discount: float, tail_value: float) -> Tensor:
+    """Return G_t for every step of the episode: [T], double.
+
+    `tail_value` is the soft value of the state after the last step, 0 where the episode terminated.
+    """
+    returns = []
+    following = tail_value
+    steps = list(zip(episode.reward.tolist(), episode.log_prob.tolist(), strict=True))
+    for reward, log_prob in reversed(steps):
+        returns.append(reward + discount * following)
+        following = returns[-1] - alpha * log_prob  # the step before counts this action's entropy
+    return torch.tensor(returns[::-1], dtype=torch.float64)
+
+
+def look_back(
+    critics: Critics, episode: Episode, *, discount: float, tail: float, generator: torch.Generator
+) -> Hindsight:
+    """Compare predictions and observations over an episode.
+
+    A time limit hides the rest of the return, and the critics' own estimate completes it: the bias of a
+    state is then measured too small by the share gamma**(T-t). States for which that is more than `tail`
+    are not counted. Where an episode is too short to leave any, all its states are.
+    """
+    alpha, length = float(critics.alpha), len(episode.reward)
+    weight = discount ** torch.arange(length, 0, -1, dtype=torch.float64)  # of what follows the end: [T]
+    counted = weight <= (1.0 if episode.terminated else tail)
+    if not counted.any():
+        counted = torch.ones(length, dtype=torch.bool)
+    tail_value = 0.0 if episode.terminated else _soft_value(critics, episode.last_obs, alpha, generator)
+    returns = soft_returns(episode, alpha, discount, tail_value)
+    size = IMAGES_AT_ONCE if episode.obs.dim() > 2 else length
+    parts = zip(episode.obs.split(size), episode.action.split(size), strict=True)
+    values = joined([critics.values(obs, action) for obs, action in parts])  # [N, T, K]
+    return Hindsight(values, returns, counted)
+
+
+def _soft_value(critics: Critics, obs: Tensor, alpha: float, generator: torch.Generator) -> float:
+    action, log_prob = critics.target_action(obs[None], generator)
+    return float(expectation(critics.values(obs[None], action)).mean()) - alpha * float(log_prob)
 
 
 class Bias(NamedTuple):
@@ -35,7 +101,7 @@ class Bias(NamedTuple):
 def measure(
     agent: Critics, episodes: Sequence[Episode], *, discount: float, tail: float, generator: torch.Generator
 ) -> Bias:
-    """Compare predictions and observations over whole episodes; see `hindsight.look_back` for time limits."""
+    """Compare predictions and observations over whole episodes; see `look_back` for time limits."""
     seen = [look_back(agent, one, discount=discount, tail=tail, generator=generator) for one in episodes]
     observed = torch.cat([one.returns[one.counted] for one in seen])  # [states]
     error = torch.cat([one.error for one in seen])

@@ -13,7 +13,7 @@ import torch
 from pessimism.agents.critic_learner import LearnerOptions, TDLoss, critic_learner
 from pessimism.agents.pixel_learner import PixelLearner
 from pessimism.agents.pixels import PixelAgent
-from pessimism.agents.sac import ActorCritic, Options, SACAgent
+from pessimism.agents.sac import ActorCritic, Options, SACAgent, Schedule
 from pessimism.config.choices import AUGMENTATIONS, CRITIC_FORMS, MEASURES, POLICY_FORMS, implementation
 from pessimism.config.schema import Config
 from pessimism.config.settings import CriticSettings, ModelSettings, PixelSettings
@@ -27,14 +27,12 @@ from pessimism.models.termination import termination
 from pessimism.native.critic import refusal
 from pessimism.nn.actor import NoisyActor, PixelActor, SquashedGaussianActor, VectorActor
 from pessimism.nn.compilation import compiler
-from pessimism.nn.contrast import Contrast
 from pessimism.nn.critic import EnsembleCritic, PixelCritic
-from pessimism.nn.encoder import ConvEncoder, Crop, Trunk
+from pessimism.nn.encoder import Contrast, ConvEncoder, Crop, Trunk
 from pessimism.nn.ensemble import unit_orthogonal_
 from pessimism.nn.scaling import RewardScale
 from pessimism.replay.frames import FrameReplay
 from pessimism.replay.transitions import TransitionReplay
-from pessimism.schedules import linear
 from pessimism.strategies import Pessimism
 from pessimism.training.loop import Budget, Every
 from pessimism.training.seeding import stream, stream_seed
@@ -42,6 +40,11 @@ from pessimism.types import Replay
 from pessimism.values import cross_entropy_loss, quantile_huber_loss, squared_td_loss
 
 SMALLEST_IMAGE = 21  # pixels: four convolutions leave more than none of them, also after CURL's crop
+
+
+def linear(start: float, end: float, steps: int) -> Schedule:
+    """Return a schedule that moves from `start` to `end` over the first `steps` steps and stays there."""
+    return lambda step: start + (end - start) * min(max(step / steps, 0.0), 1.0)
 
 
 def build_strategy(settings: StrategySettings, **offered: Any) -> Pessimism:  # noqa: ANN401

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from pessimism import records
 from pessimism.errors import UserError
-from pessimism.training.files import (
+from pessimism.training.directory import (
     WRITING,
     TornError,
     fingerprint,

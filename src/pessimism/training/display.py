@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pessimism.training.announce import Terminal, repeated
+from pessimism.terminal import Terminal, repeated
 from pessimism.training.loop import Callback
-from pessimism.training.loop import Progress as RunProgress
+from pessimism.training.progress import Progress as RunProgress
 
 SHOWN = {
     "eval/mean_reward": ("return", "{:.1f}"),

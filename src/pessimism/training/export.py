@@ -15,7 +15,7 @@ from pessimism.agents.sac import ActorCritic
 from pessimism.envs.control import ControlEnv
 from pessimism.errors import UserError
 from pessimism.extras import missing
-from pessimism.training.files import replace_file
+from pessimism.training.directory import replace_file
 
 INPUT, OUTPUT = "observation", "action"
 CHECKED = 100  # observations that the file is compared with torch on

@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,12 +14,16 @@ from pessimism.errors import UserError
 from pessimism.training.bias import BiasMeter, TrainingBias
 from pessimism.training.checkpoint import Checkpoint, generator_states, is_finite, load_generators
 from pessimism.training.evaluate import Evaluation, Evaluator
-from pessimism.training.repeat import NOT_REPEATED, Trace, continued
+from pessimism.training.progress import LONGEST_MEASURED, Averages, Progress, Trace
 from pessimism.training.seeding import stream, stream_seed
-from pessimism.training.sinks import Averages, Sink
-from pessimism.types import Agent, Array, Episode, Observation, Replay, Transition
+from pessimism.training.sinks import Sink
+from pessimism.types import Agent, Array, Observation, Replay, Transition
 
-LONGEST_MEASURED = 5000  # steps: of longer episodes the observations are not kept, and no bias is measured
+NOT_REPEATED = (
+    "the environment did not repeat its newest episode from its seed and actions, so the run would not continue "
+    "exactly: reset(seed=...) must decide everything. Nothing was changed; --resume inexact continues with a new "
+    "episode"
+)
 
 
 class Every(NamedTuple):
@@ -64,44 +68,6 @@ class Budget(NamedTuple):
         ends = due if due and due[-1] == count else [*due, count]
         sizes = [end - start for start, end in itertools.pairwise([0, *ends])]
         return sizes, [end in due for end in ends]
-
-
-@dataclass
-class Progress:
-    """Where a run is, and the running episode: its number, which seeds it, and its steps so far."""
-
-    step: int = 0
-    episode: int = 0
-    actions: list[Array] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)  # of the actions; 0 where they were random
-    episode_return: float = 0.0
-    rewards: list[float] = field(default_factory=list)
-    observations: list[Observation] = field(default_factory=list)  # before each action, up to LONGEST_MEASURED
-    checksum: int = 0  # of all observations before actions
-
-    def add(self, obs: Observation, reward: float) -> None:
-        """Keep what a step started from and earned."""
-        self.episode_return += reward
-        self.rewards.append(reward)
-        self.checksum = continued(self.checksum, obs)
-        if len(self.observations) < LONGEST_MEASURED:
-            self.observations.append(obs)
-
-    def trace(self, last: Observation, *, over: bool) -> Trace:
-        """Return what is needed to play the episode again."""
-        return Trace(self.episode, self.actions, self.episode_return, self.checksum, last, over)
-
-    def finished(self, last_obs: Observation, *, terminated: bool, random_steps: int) -> Episode:
-        """Return the episode, which has just ended."""
-        return Episode(
-            obs=torch.from_numpy(np.stack(self.observations)),
-            action=torch.from_numpy(np.stack(self.actions)),
-            log_prob=torch.tensor(self.log_probs, dtype=torch.float64),
-            reward=torch.tensor(self.rewards, dtype=torch.float64),
-            last_obs=torch.from_numpy(last_obs),
-            terminated=terminated,
-            on_policy=self.step - len(self.actions) >= random_steps,
-        )
 
 
 class Callback:

@@ -14,7 +14,6 @@ from pessimism.training.checkpoint import Checkpoint, CheckpointStore
 from pessimism.training.directory import RunDirectory
 from pessimism.training.evaluate import Evaluation
 from pessimism.training.loop import Callback, Hooks, Trainer
-from pessimism.training.repeat import DOES_NOT_REPEAT, repeats
 from pessimism.training.sinks import (
     EvaluationFile,
     JsonLinesSink,
@@ -25,6 +24,10 @@ from pessimism.training.sinks import (
     check_tracking,
 )
 
+DOES_NOT_REPEAT = (
+    "the environment does not repeat itself: two episodes with the same seed and actions differ. This run cannot "
+    "be resumed exactly; if it is interrupted, --resume inexact continues it with a new episode"
+)
 FILES = {"metrics": records.METRICS, "timing": records.TIMING, "monitor": records.MONITOR}
 
 
@@ -66,7 +69,7 @@ class Recorder:
         Where there is one environment only, nothing is tried: a resume will tell.
         """
         try:
-            return trainer.evaluator is None or repeats(trainer.evaluator.opened(1)[0], self.config.seed)
+            return trainer.evaluator is None or trainer.evaluator.repeats(self.config.seed)
         except CannotCopyError:
             return True
 

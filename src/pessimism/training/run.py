@@ -24,14 +24,15 @@ from pessimism.errors import UserError
 from pessimism.native.critic import refusal
 from pessimism.native.library import is_built
 from pessimism.nn.compilation import cache_problem, compiler
-from pessimism.training.announce import announced
+from pessimism.terminal import announced
 from pessimism.training.bias import BiasMeter, TrainingBias
 from pessimism.training.build import agent_bytes, build_agent, build_budget, build_replay
 from pessimism.training.checkpoint import CheckpointStore, misfit
 from pessimism.training.directory import RunDirectory, read_config
 from pessimism.training.display import Display
 from pessimism.training.evaluate import Evaluator
-from pessimism.training.loop import Callback, Progress, Trainer
+from pessimism.training.loop import Callback, Trainer
+from pessimism.training.progress import Progress
 from pessimism.training.recorder import Recorder, check_same
 from pessimism.training.resources import check_networks, estimate_needs
 from pessimism.training.sinks import check_tracking

@@ -7,20 +7,18 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from pessimism import records
 from pessimism.config.schema import LogSettings
 from pessimism.errors import UserError
 from pessimism.extras import install_command, installed, missing
-from pessimism.training.files import replace_file
-from pessimism.types import Metrics
+from pessimism.training.directory import replace_file
 
 
 class Sink(Protocol):
@@ -156,39 +154,6 @@ class WandbSink:
     def close(self) -> None:
         """Finish the run."""
         self.run.finish()
-
-
-class Averages:
-    """Running means of metrics, kept as tensors so that nothing waits for the device."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, torch.Tensor] = {}
-        self.counts: dict[str, int] = {}
-
-    def add(self, metrics: Metrics) -> None:
-        """Take the metrics of one update."""
-        for name, value in metrics.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value.double()
-            self.counts[name] = self.counts.get(name, 0) + 1
-
-    def means(self) -> dict[str, float]:
-        """Return the means so far."""
-        return {name: float(total) / self.counts[name] for name, total in self.sums.items()}
-
-    def take(self) -> dict[str, float]:
-        """Return the means and start anew."""
-        means = self.means()
-        self.sums, self.counts = {}, {}
-        return means
-
-    def state(self) -> dict[str, list[float]]:
-        """Return sums and counts for a checkpoint."""
-        return {name: [float(total), self.counts[name]] for name, total in self.sums.items()}
-
-    def load(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Take sums and counts back."""
-        self.sums = {name: torch.tensor(total, dtype=torch.float64) for name, (total, _) in state.items()}
-        self.counts = {name: int(count) for name, (_, count) in state.items()}
 
 
 class EvaluationFile:

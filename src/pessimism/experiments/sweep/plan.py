@@ -22,7 +22,7 @@ from pessimism.experiments.sweep.cost import Cost
 from pessimism.experiments.sweep.launch import Resources, say_scale
 from pessimism.experiments.sweep.work import is_done, work_on
 from pessimism.processes import pinned
-from pessimism.tables import new_table
+from pessimism.terminal import new_table
 
 SECONDS, MOST = 40.0, 3.0  # of measuring all settings, and each; starting up and compiling come on top
 START_UP, OVERHEAD = 40.0, 4.0  # seconds to start and compile once, and to build each setting: roughly

@@ -1,13 +1,15 @@
-"""Signs of life while something takes long: a spinner in a terminal, a line every few seconds elsewhere."""
+"""The terminal: tables, and what is shown while something takes long. Loads nothing heavy."""
 
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 
 SECONDS = 5.0  # between two lines
 
@@ -51,3 +53,14 @@ class Terminal(Console):
         """Be silent from now on; rich would end the process."""
         Terminal.closed = self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+
+
+def new_table(title: str, words: Iterable[str], numbers: Iterable[str]) -> Table:
+    """Return an empty table that fits 80 columns."""
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    for name in words:
+        table.add_column(name, no_wrap=True)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table

@@ -6,21 +6,21 @@ import time
 import pytest
 from rich.console import Console
 
+from pessimism import terminal
 from pessimism.config.resolve import resolved
-from pessimism.training import announce
 from pessimism.training.display import Display
-from pessimism.training.loop import Progress
+from pessimism.training.progress import Progress
 from pessimism.training.run import run
 
 
 @pytest.fixture
 def pipe(monkeypatch):
-    monkeypatch.setattr(announce, "SECONDS", 0.02)
+    monkeypatch.setattr(terminal, "SECONDS", 0.02)
     return Console(file=io.StringIO(), force_terminal=False)
 
 
 def test_a_pipe_is_told_every_few_seconds_and_not_afterwards(pipe):
-    with announce.announced(pipe, "building"):
+    with terminal.announced(pipe, "building"):
         time.sleep(0.2)
     lines = pipe.file.getvalue().splitlines()
     assert len(lines) >= 2
@@ -30,15 +30,15 @@ def test_a_pipe_is_told_every_few_seconds_and_not_afterwards(pipe):
 
 
 def test_what_is_quick_is_not_announced(pipe, monkeypatch):
-    monkeypatch.setattr(announce, "SECONDS", 5.0)
-    with announce.announced(pipe, "building"):
+    monkeypatch.setattr(terminal, "SECONDS", 5.0)
+    with terminal.announced(pipe, "building"):
         pass
     assert pipe.file.getvalue() == ""
 
 
 def test_a_terminal_shows_a_spinner():
     console = Console(file=io.StringIO(), force_terminal=True)
-    with announce.announced(console, "building"):
+    with terminal.announced(console, "building"):
         time.sleep(0.2)
     assert "building" in console.file.getvalue()
 
