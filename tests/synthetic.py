@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pessimism import records
-from pessimism.config.resolve import merge, nested, preset_values, sources, validated
+from pessimism.config.resolve import merge, nested, preset_values, validated
 from pessimism.training.directory import RunDirectory
 from pessimism.training.evaluate import Evaluation
 from pessimism.training.sinks import EvaluationFile, JsonLinesSink, Lines
@@ -34,7 +34,7 @@ def write_run(
     config = validated(values)
     directory, draw, last = RunDirectory(path), np.random.default_rng([seed, int(top)]), reached or steps
     speed = steps * draw.uniform(0.15, 0.35)
-    with directory.taken(config, sources(config, "synthetic"), []):
+    with directory.taken(config, "synthetic"):
         sink = JsonLinesSink(Lines(path / records.METRICS), Lines(path / records.TIMING))
         evaluations = EvaluationFile(path)
         for step in range(every, last + 1, every):

@@ -1,10 +1,14 @@
 """Optional packages: what is missing is named with the command that installs it, and never stops a default."""
 
+import sys
+from pathlib import Path
+
 import pytest
+from rich.console import Console
 
 from pessimism import UserError, extras
-from pessimism.config.schema import LogSettings
-from pessimism.training import sinks
+from pessimism.config.resolve import resolved
+from pessimism.training.run import run
 
 REQUIRES = [
     "torch>=2.13",
@@ -31,10 +35,14 @@ def test_a_package_is_looked_up_by_its_name_alone():
     assert extras.installed("no-such-package-here>=1") is None
 
 
-def test_tensorboard_may_be_missing_and_wandb_only_where_it_is_not_asked_for(monkeypatch):
-    assert sinks.check_tracking(LogSettings(tensorboard=True)) is None
-    monkeypatch.setattr(sinks, "installed", lambda requirement: None)
-    assert "no events are written: pip install 'tensorboard" in str(sinks.check_tracking(LogSettings()))
-    assert sinks.check_tracking(LogSettings(tensorboard=False)) is None
+def test_tensorboard_may_be_missing_and_wandb_only_where_it_is_not_asked_for(monkeypatch, small, capsys):
+    for name in ("torch.utils.tensorboard", "wandb"):
+        monkeypatch.setitem(sys.modules, name, None)  # so that importing it fails
+    console = Console(width=400)
+    run(resolved("sac", small | {"log": {"tensorboard": True}}), Path("run"), console=console)
+    assert (
+        "TensorBoard is not installed, so no events are written: pip install 'tensorboard"
+        in capsys.readouterr().out
+    )
     with pytest.raises(UserError, match="W&B is not installed: pip install 'wandb"):
-        sinks.check_tracking(LogSettings(wandb="project"))
+        run(resolved("sac", small | {"log": {"wandb": "project"}}), Path("other"), console=console)

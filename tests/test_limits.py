@@ -16,7 +16,7 @@ from pessimism.envs import rendering
 from pessimism.errors import UserError
 from pessimism.nn.compilation import cache_problem, compiler
 from pessimism.training import resources
-from pessimism.training.build import agent_bytes, build_agent
+from pessimism.training.build import build_agent
 from pessimism.training.run import load_run
 
 LINE = "pessimism.envs.toys:pessimism-toys/Line-v0"
@@ -26,24 +26,22 @@ TINY = f"""
 """.split()
 
 
-@pytest.mark.parametrize("name", ["gpl-sac", "gpl-sac-top", "redq", "gpl-drq", "curl"])
-def test_the_memory_of_an_agent_is_known_before_it_is_built(name):
-    assert name in PRESETS
-    values = {"env": "Hopper-v4", "compile": False, "target_entropy": -1.0}
-    if "drq" in name or name == "curl":
-        values["pixels"] = {"filters": 8}
-    config = validated(merge(preset_values(name), values))
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_memory_of_an_agent_is_estimated_to_a_factor_of_two(name):
+    config = validated(merge(preset_values(name), {"env": "Hopper-v4", "compile": False, "target_entropy": -1.0}))
     shape = (3, 84, 84, 3) if config.pixels else (11,)
-    built = sum(tensor.nbytes for tensor in build_agent(config, shape, 3).state_dict().values())
-    assert agent_bytes(config, shape, 3) == pytest.approx(built * 7 / 6, rel=0.01)
+    agent = build_agent(config, shape, 3)
+    gradients = sum(parameter.nbytes for parameter in agent.parameters())
+    built = sum(tensor.nbytes for tensor in agent.state_dict().values()) + gradients
+    assert 0.5 < resources.agent_bytes(config, shape, 3) / built < 2
 
 
 def test_networks_that_no_memory_holds_are_refused_before_they_are_made(capsys, monkeypatch):
     made = []
-    monkeypatch.setattr(torch.nn.init, "orthogonal_", lambda tensor, gain=1: made.append(tensor.device.type))
+    monkeypatch.setattr(torch.nn.init, "orthogonal_", lambda tensor, gain=1: made.append(tensor))
     assert main(["train", "sac", *TINY, "--hidden", "65536", "--critic.hidden", "65536"]) == 2
     assert "networks and batches need about" in capsys.readouterr().err
-    assert set(made) <= {"meta"}
+    assert not made
     assert not Path("run").exists()
 
 
@@ -51,7 +49,7 @@ def test_a_batch_counts(monkeypatch):
     monkeypatch.setattr(resources, "free_memory", lambda: 10**9)
     config = validated(merge(preset_values("sac"), {"env": "Hopper-v4", "batch_size": 1_000_000}))
     with pytest.raises(UserError, match="need about .* smaller --hidden, .* or --batch-size"):
-        resources.check_networks(0, config, 11)
+        resources.check_networks(config, (11,), 3)
 
 
 def test_a_run_whose_output_is_closed_stops_with_a_checkpoint():

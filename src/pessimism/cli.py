@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.table import Table
 
-from pessimism.config.presets import PRESETS, preset
+from pessimism.config.presets import PRESETS
 from pessimism.config.resolve import (
     OUT,
     field_info,
     leaves,
     parse_axes,
     parse_options,
+    preset,
     preset_values,
     resolved,
     sources,

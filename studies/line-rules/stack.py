@@ -16,7 +16,7 @@ from pessimism.nn.actor import SquashedGaussianActor
 from pessimism.nn.critic import plain_critic
 from pessimism.nn.ensemble import EnsembleLinear
 from pessimism.nn.optim import Adam, polyak_
-from pessimism.replay.memory import draw, draw_held_out
+from pessimism.replay.transitions import draw, draw_held_out
 from pessimism.strategies import FixedPenalty, Pessimism, SubsetMinimum
 from pessimism.training.bias import TrainingBias, look_back
 from pessimism.types import Episode, Hindsight

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from pessimism.config.presets import PRESETS, preset
+from pessimism.config.presets import PRESETS
 from pessimism.config.resolve import (
     differences,
     dump_yaml,
@@ -60,8 +60,9 @@ def test_every_setting_has_a_source(name):
     origin = sources(config, "the task")
     assert set(origin) == {path for path, _ in leaves(config)}
     assert all(origin.values())
-    for path in preset(name).changes:
-        assert origin[path] == preset(name).source_of(path, config.env)
+    entry = PRESETS[name]
+    for path in entry.changes:
+        assert origin[path] == entry.sources.get(path, entry.source)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_settings_by_task_follow_the_originals():
 
 def test_a_written_config_is_read_back_the_same_with_its_sources_beside_it():
     config = build("gpl-sac", env_kwargs={"forward_reward_weight": 2.0}, log={"wandb": "a: b # c"})
-    text = dump_yaml(config, sources(config, "the task"))
+    text = dump_yaml(config, "the task")
     assert validated(yaml.safe_load(text)) == config
     assert "lr: 0.0003  # paper, Table of GPL-SAC hyper-parameters" in text
 

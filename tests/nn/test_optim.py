@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from pessimism.nn.compilation import compiled, compiler, to_device
+from pessimism.agents.sac import to_device
+from pessimism.nn.compilation import compiled, compiler
 from pessimism.nn.optim import Adam, polyak_
 
 CPU = torch.device("cpu")

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from pessimism.errors import UserError
-from pessimism.replay.memory import draw, draw_held_out
-from pessimism.replay.transitions import TransitionReplay
+from pessimism.replay.transitions import TransitionReplay, draw, draw_held_out
 from pessimism.types import Transition
 
 

@@ -58,7 +58,7 @@ def train(small, kind, steps, resume="exact", out="run", **changes):
 
 @pytest.mark.parametrize("kind", ["random", "clock", "random once", "curriculum"])
 @pytest.mark.parametrize("steps", [18, 21], ids=["within an episode", "at its end"])
-def test_what_does_not_repeat_is_said_at_the_start_and_refused_at_a_resume(small, kind, steps):
+def test_what_does_not_repeat_is_said_with_the_first_checkpoint_and_refused_at_a_resume(small, kind, steps):
     assert "the environment does not repeat itself" in train(small, kind, steps)
     before = {path: path.read_bytes() for path in Path("run/checkpoints").rglob("*") if path.is_file()}
     with pytest.raises(UserError, match="did not repeat its newest episode.*--resume inexact continues"):

@@ -6,9 +6,8 @@ from torch import Tensor
 
 from pessimism.agents.critic_learner import Learned
 from pessimism.agents.pixel_learner import PixelLearner, Views
-from pessimism.agents.sac import ActorCritic, Options
+from pessimism.agents.sac import ActorCritic, Options, to_device
 from pessimism.nn.actor import PixelActor
-from pessimism.nn.compilation import to_device
 from pessimism.types import Batch
 
 

@@ -1,15 +1,16 @@
 """Soft actor-critic with an ensemble of critics; with a learned penalty it is GPL-SAC (Algorithm 1)."""
 
 from collections.abc import Callable, Sequence
-from typing import Required, TypedDict, Unpack
+from typing import Required, TypedDict, TypeVar, Unpack, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from pessimism.agents.critic_learner import CriticLearner, Learned, NativeLearner, td_target
 from pessimism.agents.pixel_learner import PixelLearner
 from pessimism.nn.actor import PixelActor, VectorActor
-from pessimism.nn.compilation import compiled, to_device
+from pessimism.nn.compilation import compiled
 from pessimism.nn.optim import Adam
 from pessimism.nn.scaling import RewardScale
 from pessimism.types import Batch, Episode, Hindsight, Metrics
@@ -20,6 +21,19 @@ Schedule = Callable[[int], float]
 
 RETURNS = ("train/value", "train/td_error", "train/uncertainty", "bias/validation_td")
 """Metrics that are returns, or differences of returns."""
+
+
+T = TypeVar("T", bound=Tensor | tuple[Tensor, ...])
+
+
+def to_device(tensors: T, device: torch.device) -> T:
+    """Return a tensor, or a tuple of them, on the device, without waiting for a GPU to take them."""
+
+    def move(tensor: Tensor) -> Tensor:
+        pinned = tensor.device.type != device.type == "cuda"
+        return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
+
+    return cast(T, tree_map_only(Tensor, move, tensors))
 
 
 class Options(TypedDict, total=False):

@@ -92,7 +92,7 @@ def measure_parts(assembly: Assembly, path: Path) -> dict[str, float]:
     )
     watches = {name: Stopwatch() for name in names}
     recorder = Recorder(RunDirectory(path), config)
-    with recorder.directory.taken(config, assembly.sources, ()):
+    with recorder.directory.taken(config, assembly.entropy_source):
         recorder.attach(trainer, [], [])
         budget = trainer.budget
         trainer.budget = budget._replace(steps=EPISODE + 2)  # the first update compiles

@@ -6,8 +6,7 @@ To add one, add its entry to PRESETS. Its command, its class in Python and its h
 from typing import Any, NamedTuple
 
 from pessimism.config.settings import DROQ, DRQ, HERE, MBPO, XQC
-from pessimism.config.tasks import DMC_EASY, DMC_HARD, canonical, task_name
-from pessimism.errors import UserError, nearest
+from pessimism.config.tasks import DMC_EASY, DMC_HARD
 
 Changes = dict[str, Any]
 """Dotted name of a setting -> value."""
@@ -28,18 +27,6 @@ class Preset(NamedTuple):
         return (
             f"{self.summary[0].upper()}{self.summary[1:]}.\n\n{' ' * indent}Source: {self.source}.\n{' ' * indent}"
         )
-
-    def on(self, env: str | None) -> Changes:
-        """Return the changes for a task."""
-        return self.changes | self.for_task(env)
-
-    def for_task(self, env: str | None) -> Changes:
-        """Return what a task changes further."""
-        return self.tasks.get(task_name(canonical(env or "")), {})
-
-    def source_of(self, name: str, env: str | None) -> str:
-        """Return where the value of a changed setting comes from."""
-        return self.source if name in self.for_task(env) else self.sources.get(name, self.source)
 
 
 TWIN: Changes = {"critic.form": "plain", "critic.members": 2, "pessimism.name": "fixed", "pessimism.beta": 0.5}
@@ -312,10 +299,3 @@ PRESETS = {
 
 PIXEL_PRESETS = [name for name, one in PRESETS.items() if "pixels.augmentation" in one.changes]
 STATE_PRESETS = [name for name in PRESETS if name not in PIXEL_PRESETS]
-
-
-def preset(name: str) -> Preset:
-    """Return a preset by its name, or say which ones there are."""
-    if name not in PRESETS:
-        raise UserError(f"unknown algorithm {name}{nearest(name, PRESETS) or ': see pessimism list'}")
-    return PRESETS[name]

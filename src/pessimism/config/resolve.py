@@ -12,10 +12,11 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from pessimism.config.presets import PRESETS, Preset, preset
+from pessimism.config.presets import PRESETS, Changes, Preset
 from pessimism.config.schema import Config
 from pessimism.config.settings import HERE, MOST, ModelSettings, PixelSettings
 from pessimism.config.strategies import STRATEGIES
+from pessimism.config.tasks import canonical, task_name
 from pessimism.errors import UserError, nearest
 
 OUT = "--out"
@@ -134,24 +135,23 @@ def differences(old: Config, new: Config) -> list[str]:
     ]
 
 
-def dump_yaml(config: Config, sources: Mapping[str, str]) -> str:
-    """Return the config as YAML, with the source of each value as a comment behind it."""
-    lines: list[str] = []
-    section = ""
-    for path, value in leaves(config):
-        parent, _, name = path.rpartition(".")
-        if parent != section:
-            section = parent
-            lines += [f"{parent}:"] if parent else []
-        text = yaml.safe_dump({name: value}, default_flow_style=True, width=10_000).strip()[1:-1]
-        lines.append(f"{'  ' if parent else ''}{text}  # {sources.get(path, HERE)}")
-    return "\n".join(lines) + "\n"
+def preset(name: str) -> Preset:
+    """Return a preset by its name, or say which ones there are."""
+    if name not in PRESETS:
+        raise UserError(f"unknown algorithm {name}{nearest(name, PRESETS) or ': see pessimism list'}")
+    return PRESETS[name]
+
+
+def _on_task(entry: Preset, env: str) -> Changes:
+    """Return what a preset changes further for a task."""
+    return entry.tasks.get(task_name(canonical(env)), {})
 
 
 def preset_values(name: str, env: str | None = None) -> dict[str, Any]:
     """Return the preset's settings for a task as nested values, without the environment itself."""
     values = Config.model_construct(env="any", algorithm=name).model_dump(exclude={"env"})
-    return merge(values, unfolded(preset(name).on(env)))
+    entry = preset(name)
+    return merge(values, unfolded(entry.changes | _on_task(entry, env or "")))
 
 
 def resolved(name: str, asked: Mapping[str, Any]) -> Config:
@@ -163,20 +163,35 @@ def resolved(name: str, asked: Mapping[str, Any]) -> Config:
     return validated(merge(values, asked))
 
 
-def sources(config: Config, task_source: str) -> dict[str, str]:
+def sources(config: Config, entropy_source: str) -> dict[str, str]:
     """Return where each setting's value comes from."""
-    chosen = PRESETS.get(config.algorithm, Preset("", "", HERE, {}))
-    changes = chosen.on(config.env)
+    entry = PRESETS.get(config.algorithm, Preset("", "", HERE, {}))
+    further = _on_task(entry, config.env)
+    changes = entry.changes | further
     found: dict[str, str] = {}
     for path, value in leaves(config):
         _, source, default = field_info(config, path)
         if path == "target_entropy":
-            found[path] = task_source
+            found[path] = entropy_source
         elif changes.get(path, object()) == value:
-            found[path] = chosen.source_of(path, config.env)
+            found[path] = entry.source if path in further else entry.sources.get(path, entry.source)
         else:
             found[path] = source if value == default else "asked for"
     return found
+
+
+def dump_yaml(config: Config, entropy_source: str) -> str:
+    """Return the config as YAML, with the source of each value as a comment behind it."""
+    lines: list[str] = []
+    section, origin = "", sources(config, entropy_source)
+    for path, value in leaves(config):
+        parent, _, name = path.rpartition(".")
+        if parent != section:
+            section = parent
+            lines += [f"{parent}:"] if parent else []
+        text = yaml.safe_dump({name: value}, default_flow_style=True, width=10_000).strip()[1:-1]
+        lines.append(f"{'  ' if parent else ''}{text}  # {origin[path]}")
+    return "\n".join(lines) + "\n"
 
 
 def parse_options(rest: list[str], *, trust_env: bool = False) -> tuple[dict[str, Any], Path | None]:

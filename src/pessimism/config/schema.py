@@ -166,23 +166,6 @@ class Config(Settings):
     def _one_name(cls, env: str) -> str:
         return canonical(env)
 
-    @property
-    def held_out_every(self) -> int:
-        """One of so many transitions is held out; 0: none is."""
-        share = self.pessimism.holds_out if self.held_out is None else self.held_out
-        return round(1 / share) if share else 0
-
-    @property
-    def follow_rate(self) -> float:
-        """Inverse of the environment steps in which critics follow their targets.
-
-        Target critics take over the share tau per average, and a target moves by gamma**n of what they do.
-        """
-        averages = self.updates_per_step / self.update_every
-        if self.average_with == "policy":
-            averages /= self.policy_every or self.updates_per_step
-        return self.tau * (1 - self.discount**self.n_step) * averages
-
     @model_validator(mode="after")
     def _parts_fit(self) -> "Config":
         self.pessimism.check_critics(self.critic.members)
@@ -207,14 +190,10 @@ class Config(Settings):
             yield "alpha = 0 belongs to the noisy policy, which has no entropy, and to no other"
         if self.replay_capacity < self.batch_size:
             yield f"replay_capacity must hold a batch of {self.batch_size} transitions"
-        if self.model is not None and self.random_steps < 10:
-            yield "a model is first fitted to the random steps: random_steps must be 10 or more"
-        if self.model is not None and self.n_step > 1:
-            yield f"a model learns single steps: n_step = {self.n_step} does not go with it"
-        if self.pixels is not None and (self.model is not None or self.observation != "full"):
-            yield "a model and truncated observations need a task's states: leave them out on images"
-        if self.pixels is not None and self.replay_capacity < self.pixels.stack + self.n_step:
-            yield f"replay_capacity must hold {self.pixels.stack} stacked frames and {self.n_step} steps"
+        if self.model is not None:
+            yield from self._problems_of_model(self.model)
+        if self.pixels is not None:
+            yield from self._problems_of_pixels(self.pixels)
 
     def _problems_of_critics(self) -> Iterator[str]:
         """Yield which forms of critics do not go with other settings."""
@@ -232,3 +211,26 @@ class Config(Settings):
             yield "pessimism.samples are dropout masks: they need critic.form = droq"
         if isinstance(rule, PenaltySettings) and rule.measure == "wasserstein2" and self.critic.support is not None:
             yield "pessimism.measure = wasserstein2 is for quantiles, not for a categorical head"
+        if self.critic.support and (self.critic.atoms < 2 or self.critic.support[0] >= self.critic.support[1]):
+            yield "critic.support is [lowest, highest] for critic.atoms of 2 or more"
+
+    def _problems_of_model(self, model: ModelSettings) -> Iterator[str]:
+        """Yield what is wrong with a learned model."""
+        first, last, shortest, longest = model.schedule
+        if model.elites > model.members:
+            yield f"{model.elites} elites cannot be chosen from {model.members} members"
+        if not (0 <= first <= last and shortest >= 1 and longest >= 1):
+            yield "model.schedule is [first epoch, last epoch, length before, length after], lengths from 1"
+        if self.random_steps < 10:
+            yield "a model is first fitted to the random steps: random_steps must be 10 or more"
+        if self.n_step > 1:
+            yield f"a model learns single steps: n_step = {self.n_step} does not go with it"
+
+    def _problems_of_pixels(self, pixels: PixelSettings) -> Iterator[str]:
+        """Yield what is wrong with image observations."""
+        if pixels.contrastive and not pixels.encoder_tau:
+            yield "pixels.contrastive compares with a target encoder: set pixels.encoder_tau, such as 0.05"
+        if self.model is not None or self.observation != "full":
+            yield "a model and truncated observations need a task's states: leave them out on images"
+        if self.replay_capacity < pixels.stack + self.n_step:
+            yield f"replay_capacity must hold {pixels.stack} stacked frames and {self.n_step} steps"

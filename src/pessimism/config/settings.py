@@ -1,12 +1,12 @@
 """Settings of an algorithm's parts: critics, a learned model, image observations.
 
-Torch-free. Each default stands with its source. What is wrong within one part is refused here, what is wrong
-between parts in `schema`.
+Torch-free. Each default stands with its source. What a single value may be is said here, and checked between
+values in `schema`.
 """
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from pessimism.config.choices import Augmentation, CriticForm
 
@@ -59,12 +59,6 @@ class CriticSettings(Settings):
     kappa: float = setting(1.0, "where the quantiles' Huber loss turns linear", QUANTILES, gt=0)
     scale: float = setting(0.5, "factor of the squared errors in the critics' loss", AUTHOR, gt=0)
 
-    @model_validator(mode="after")
-    def _support_has_atoms(self) -> "CriticSettings":
-        if self.support is not None and (self.atoms < 2 or self.support[0] >= self.support[1]):
-            raise ValueError("critic.support is [lowest, highest] for critic.atoms of 2 or more")
-        return self
-
 
 class ModelSettings(Settings):
     """MBPO: a learned model of the task whose short rollouts the agent learns from."""
@@ -85,15 +79,6 @@ class ModelSettings(Settings):
     epoch_steps: int = setting(1000, "environment steps of an epoch", MBPO, ge=1)
     retain_epochs: int = setting(1, "epochs whose rollouts are kept", MBPO, ge=1)
     real_ratio: float = setting(0.05, "share of real transitions in a batch", MBPO, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "ModelSettings":
-        if self.elites > self.members:
-            raise ValueError(f"{self.elites} elites cannot be chosen from {self.members} members")
-        first, last, shortest, longest = self.schedule
-        if not (0 <= first <= last and shortest >= 1 and longest >= 1):
-            raise ValueError("schedule is [first epoch, last epoch, length before, length after], lengths from 1")
-        return self
 
 
 class PixelSettings(Settings):
@@ -120,11 +105,3 @@ class PixelSettings(Settings):
         le=1,
     )
     contrastive: bool = setting(False, "learn features by contrast too (CURL; needs encoder_tau)", DRQ)
-
-    @model_validator(mode="after")
-    def _contrast_has_a_target(self) -> "PixelSettings":
-        if self.contrastive and not self.encoder_tau:
-            raise ValueError(
-                "pixels.contrastive compares with a target encoder: set pixels.encoder_tau, such as 0.05"
-            )
-        return self

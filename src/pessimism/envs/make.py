@@ -54,6 +54,7 @@ def make(
     observations. With a `view` observations are stacked images: the environment's own, or rendered ones.
     """
     prepare_rendering()
+    silence_mujoco()
     kwargs = {**(arguments or {}), **kwargs}
     try:
         with warnings.catch_warnings():
@@ -101,7 +102,6 @@ def _registered(env_id: str, view: PixelView | None, kwargs: dict[str, Any]) -> 
         raise UserError(f"unknown environment {env_id}: write Name-v0, or module:Name-v0")
     if colon and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # module:Name-v0 may be a file of the user's; installed modules come first
-    silence_mujoco()
     kwargs = {"disable_env_checker": True} | kwargs  # ControlEnv checks each step, and stops where it only warns
     env: AnyEnv = gymnasium.make(env_id, **kwargs)
     if view is None or is_image(env.observation_space):

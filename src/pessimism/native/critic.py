@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.native.library import Library, load
-from pessimism.nn.critic import EnsembleCritic, ResidualBlock, ResidualCritic
-from pessimism.nn.ensemble import EnsembleLinear
+from pessimism.nn.critic import EnsembleCritic, ResidualCritic
+from pessimism.nn.ensemble import EnsembleLinear, ResidualBlock
 from pessimism.nn.optim import Adam
 from pessimism.values import quantile_huber_loss, squared_td_loss
 

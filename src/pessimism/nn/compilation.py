@@ -1,4 +1,4 @@
-"""Compiled functions, and what they need: a C++ compiler, and tensors on the right device."""
+"""Compiled functions, and what they need: a C++ compiler and a cache."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ AGENTS = 1000  # compiled in one process: torch counts each as a recompilation o
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T", bound=Tensor | tuple[Tensor, ...])
 
 
 def compiler() -> str | None:
@@ -57,13 +56,3 @@ def compiled(function: Callable[P, R], device: torch.device) -> Callable[P, R]:
             return tree_map_only(Tensor, Tensor.clone, graph(*args, **kwargs))
 
     return call
-
-
-def to_device(tensors: T, device: torch.device) -> T:
-    """Return a tensor, or a tuple of them, on the device, without waiting for a GPU to take them."""
-
-    def move(tensor: Tensor) -> Tensor:
-        pinned = tensor.device.type != device.type == "cuda"
-        return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
-
-    return cast(T, tree_map_only(Tensor, move, tensors))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.nn.encoder import Trunk
-from pessimism.nn.ensemble import EnsembleLayerNorm, EnsembleLinear, SpectralForm, SpectralLinear, product, xavier_
+from pessimism.nn.ensemble import EnsembleLinear, ResidualBlock, SpectralForm, SpectralLinear, product, xavier_
 from pessimism.values import Atoms, Values
 
 Precision = Literal["float32", "bfloat16"]  # of the products in the C++ update
@@ -124,24 +124,6 @@ class PixelCritic(nn.Module):
         self.heads.normalise_()
 
 
-class ResidualBlock(nn.Module):
-    """LayerNorm, spectrally normalised layer, ReLU, spectrally normalised layer, and a skip around them."""
-
-    def __init__(self, members: int, size: int, spectral: SpectralForm) -> None:
-        super().__init__()
-        self.norm = EnsembleLayerNorm(members, size)
-        self.inner = _square(members, size, spectral)
-        self.outer = _square(members, size, spectral)
-
-    def hidden(self, inputs: Tensor) -> Tensor:
-        """Return what the outer layer is given: [N, B, size] -> [N, B, size]."""
-        return self.inner(self.norm(inputs)).relu()
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """[N, B, size] -> [N, B, size]."""
-        return inputs + self.outer(self.hidden(inputs))
-
-
 class ResidualCritic(EnsembleCritic):
     """A critic whose body ends in a residual block, evaluated in another order than it is written.
 
@@ -198,9 +180,3 @@ def plain_critic(
         nn.ReLU(),
     )
     return EnsembleCritic(body, EnsembleLinear(members, hidden, atoms, LAST_GAIN), reading(atoms, support))
-
-
-def _square(members: int, size: int, spectral: SpectralForm) -> EnsembleLinear:
-    if spectral == "none":
-        return EnsembleLinear(members, size, size)
-    return SpectralLinear(members, size, spectral)

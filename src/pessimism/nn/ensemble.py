@@ -113,6 +113,30 @@ class EnsembleLayerNorm(nn.Module):
         return normal * self.gain + self.bias
 
 
+def _square(members: int, size: int, spectral: SpectralForm) -> EnsembleLinear:
+    if spectral == "none":
+        return EnsembleLinear(members, size, size)
+    return SpectralLinear(members, size, spectral)
+
+
+class ResidualBlock(nn.Module):
+    """LayerNorm, spectrally normalised layer, ReLU, spectrally normalised layer, and a skip around them."""
+
+    def __init__(self, members: int, size: int, spectral: SpectralForm) -> None:
+        super().__init__()
+        self.norm = EnsembleLayerNorm(members, size)
+        self.inner = _square(members, size, spectral)
+        self.outer = _square(members, size, spectral)
+
+    def hidden(self, inputs: Tensor) -> Tensor:
+        """Return what the outer layer is given: [N, B, size] -> [N, B, size]."""
+        return self.inner(self.norm(inputs)).relu()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """[N, B, size] -> [N, B, size]."""
+        return inputs + self.outer(self.hidden(inputs))
+
+
 class UnitLinear(nn.Module):
     """N linear layers without a bias, [N, B, in] -> [N, B, out], each unit's weights a vector of length 1 (XQC).
 

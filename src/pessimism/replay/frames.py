@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pessimism.replay.memory import draw, draw_held_out, no_sample, zeros
+from pessimism.replay.transitions import draw, draw_held_out, no_sample, zeros
 from pessimism.types import Agent, Batch, Metrics, Observation, Transition
 
 TAIL = 4  # columns of `facts` after the action: reward, terminated, final, history

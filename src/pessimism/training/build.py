@@ -17,7 +17,7 @@ from pessimism.agents.sac import ActorCritic, Options, SACAgent, Schedule
 from pessimism.config.choices import AUGMENTATIONS, CRITIC_FORMS, MEASURES, POLICY_FORMS, implementation
 from pessimism.config.schema import Config
 from pessimism.config.settings import CriticSettings, ModelSettings, PixelSettings
-from pessimism.config.strategies import MinimumSettings, PenaltySettings, StrategySettings
+from pessimism.config.strategies import PenaltySettings, StrategySettings
 from pessimism.config.tasks import task_name
 from pessimism.errors import UserError
 from pessimism.models.dynamics import DynamicsEnsemble
@@ -115,17 +115,6 @@ def first_weights(seed: int, name: str = "weights") -> Iterator[None]:
         yield
 
 
-def agent_bytes(config: Config, obs_shape: Sequence[int], action_size: int) -> int:
-    """Return the memory that an agent takes with its targets and optimizers, without building it.
-
-    Gradients come on top while it learns: they are as large as the networks, a sixth of it.
-    """
-    changes = {"device": "meta", "compile": False, "pessimism": MinimumSettings(), "target_entropy": 0.0}
-    with torch.device("meta"):  # torch's device for shapes without memory
-        agent = build_agent(config.model_copy(update=changes), obs_shape, action_size)
-    return sum(tensor.nbytes for tensor in agent.state_dict().values()) * 7 // 6
-
-
 def build_agent(config: Config, obs_shape: Sequence[int], action_size: int) -> ActorCritic:
     """Build the agent; observations have the shape [obs], or [stack, H, W, C] where they are images."""
     with torch.device(config.device):
@@ -136,7 +125,7 @@ def build_agent(config: Config, obs_shape: Sequence[int], action_size: int) -> A
             generator=generator,
             discount=config.discount,
             n_step=config.n_step,
-            follow_rate=config.follow_rate,
+            follow_rate=_follow_rate(config),
         )
     if config.pixels is not None:
         return build_pixel_agent(config, config.pixels, obs_shape, action_size, pessimism)
@@ -147,6 +136,17 @@ def build_agent(config: Config, obs_shape: Sequence[int], action_size: int) -> A
         raise UserError(f"--precision {config.precision} is for the update in C++ with AMX: {reason}")
     learner = critic_learner(critic, pessimism, compile=compiles(config), **options)
     return SACAgent(actor=actor, learner=learner, **_agent_options(config))
+
+
+def _follow_rate(config: Config) -> float:
+    """Return the inverse of the environment steps in which critics follow their targets.
+
+    Target critics take over the share tau per average, and a target moves by gamma**n of what they do.
+    """
+    averages = config.updates_per_step / config.update_every
+    if config.average_with == "policy":
+        averages /= config.policy_every or config.updates_per_step
+    return config.tau * (1 - config.discount**config.n_step) * averages
 
 
 def compiles(config: Config) -> bool:
@@ -218,6 +218,8 @@ def build_replay(config: Config, obs_shape: Sequence[int], action_size: int) -> 
     """Build the source of batches: a replay, or a model that is fitted to one."""
     generator = stream(config.seed, "replay")
     file = None if config.replay_file is None else Path(config.replay_file)
+    share = config.pessimism.holds_out if config.held_out is None else config.held_out
+    held_out_every = round(1 / share) if share else 0  # one of so many transitions is held out
     if config.pixels is not None:
         stack, height, width, channels = obs_shape
         return FrameReplay(
@@ -228,7 +230,7 @@ def build_replay(config: Config, obs_shape: Sequence[int], action_size: int) -> 
             discount=config.discount,
             n_step=config.n_step,
             generator=generator,
-            held_out_every=config.held_out_every,
+            held_out_every=held_out_every,
             file=file,
         )
     real = TransitionReplay(
@@ -238,7 +240,7 @@ def build_replay(config: Config, obs_shape: Sequence[int], action_size: int) -> 
         config.discount,
         generator,
         n_step=config.n_step,
-        held_out_every=config.held_out_every,
+        held_out_every=held_out_every,
         file=file,
     )
     return real if config.model is None else build_model(config.model, config, real)

@@ -12,7 +12,7 @@ All that is read has a checksum, and its names, shapes and types are those that 
 import math
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,18 +94,18 @@ class CheckpointStore:
         self._prune(final)
 
     def load(
-        self, replay: Replay | None, expected: Mapping[str, Tensor] | None = None
+        self, replay: Replay | None, expected: Callable[[], Mapping[str, Tensor]] | None = None
     ) -> tuple[Checkpoint | None, list[str]]:
         """Return the newest whole checkpoint, its transitions put into `replay`, and a line for each torn one.
 
-        With `expected` tensors, those of the checkpoint must have their names, shapes and types. Nothing is
+        The tensors of the checkpoint must have the names, shapes and types of the `expected` ones. Nothing is
         changed before everything is checked.
         """
         torn: list[str] = []
         for path in self._found():
             try:
                 checkpoint = self._read(path)
-                if expected is not None and (problem := misfit(expected, checkpoint.tensors, GROWING)):
+                if expected is not None and (problem := misfit(expected(), checkpoint.tensors, GROWING)):
                     raise TornError(problem)
                 if replay is not None:
                     self._load_rows(checkpoint.state["segments"], replay)

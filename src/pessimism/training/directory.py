@@ -1,4 +1,4 @@
-"""A run is a directory, held by one process at a time. Its files are written whole and checked when they are read."""
+"""A run is a directory, held by one process at a time; its files are written whole and checked when read."""
 
 import contextlib
 import fcntl
@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +19,7 @@ from pessimism import records
 from pessimism.config.resolve import differences, dump_yaml, validated
 from pessimism.config.schema import Config
 from pessimism.errors import UserError
-from pessimism.training.resources import check_disk
+from pessimism.training.resources import Needs
 
 WRITING = ".writing"  # ends the name of a file or directory until it is whole
 # What a run that was killed while it started may leave; a directory with nothing else in it is still free.
@@ -34,10 +34,8 @@ class RunDirectory:
         self.held: os.stat_result | None = None  # the lock's file, as it was when it was taken
 
     @contextmanager
-    def taken(
-        self, config: Config, sources: Mapping[str, str], needs: Iterable[tuple[Path, int]]
-    ) -> Iterator[None]:
-        """Hold the directory for a run of `config`; refuse if another has it, or a disk not what it needs."""
+    def taken(self, config: Config, entropy_source: str, needs: Needs | None = None) -> Iterator[None]:
+        """Hold the directory for a run of `config`; refuse if another has it, or memory or disk are too small."""
         existing = read_config(self.path) if (self.path / records.CONFIG).exists() else None
         if existing is not None and (changed := differences(existing, config)):
             raise UserError(
@@ -45,7 +43,8 @@ class RunDirectory:
                 "nothing was changed: give another --out, or the settings of that run"
             )
         try:
-            check_disk(needs)
+            if needs is not None:
+                needs.check(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
             foreign = [file.name for file in self.path.iterdir() if file.name not in OURS]
             if existing is None and foreign:
@@ -56,7 +55,7 @@ class RunDirectory:
         with lock:
             self._lock(lock)
             self.held = os.fstat(lock.fileno())
-            self._replace(records.CONFIG, dump_yaml(config, sources).encode())
+            self._replace(records.CONFIG, dump_yaml(config, entropy_source).encode())
             if not (self.path / records.MANIFEST).exists():
                 self._replace(records.MANIFEST, (json.dumps(manifest(config), indent=2) + "\n").encode())
             yield
@@ -69,11 +68,6 @@ class RunDirectory:
                 f"{self.path} was removed or replaced during the run: nothing more can be recorded there, "
                 "and what was in it is gone unless it was moved"
             )
-
-    @property
-    def nbytes(self) -> int:
-        """What the run's files take already."""
-        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
     @property
     def done(self) -> dict[str, Any] | None:

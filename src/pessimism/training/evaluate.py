@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pessimism.envs.control import ControlEnv, EnvFactory
 from pessimism.errors import UserError
-from pessimism.training.seeding import stream, stream_seed
+from pessimism.training.seeding import stream_seed
 from pessimism.types import Agent, Episode
 
 Policy = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -92,7 +92,7 @@ def _episode(track: list[tuple[Tensor, Tensor, Tensor, float]], last: Tensor, te
 
 
 def _tried(env: ControlEnv, seed: int) -> list[tuple[bytes, float]]:
-    draw = stream(seed, "tried")
+    draw = torch.Generator().manual_seed(seed)
     seen = [(env.reset(seed).tobytes(), 0.0)]
     for _ in range(TRIED_STEPS):
         step = env.step(2 * torch.rand(env.action_size, generator=draw).numpy() - 1)

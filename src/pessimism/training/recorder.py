@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pessimism import records
@@ -10,6 +10,7 @@ from pessimism.config.resolve import differences, validated
 from pessimism.config.schema import Config
 from pessimism.envs.given import CannotCopyError
 from pessimism.errors import UserError
+from pessimism.extras import install_command
 from pessimism.training.checkpoint import Checkpoint, CheckpointStore
 from pessimism.training.directory import RunDirectory
 from pessimism.training.evaluate import Evaluation
@@ -21,7 +22,6 @@ from pessimism.training.sinks import (
     Sink,
     TensorBoardSink,
     WandbSink,
-    check_tracking,
 )
 
 DOES_NOT_REPEAT = (
@@ -39,17 +39,16 @@ class Recorder:
         self.store = CheckpointStore(directory.path, config.checkpoint.keep)
         self.lines: dict[str, Lines] = {}
         self.sinks: list[Sink] = []
+        self.say: Callable[[str], None] = lambda line: None
         self.started = time.time()
 
     def resume(self, trainer: Trainer) -> tuple[int, list[str]]:
         """Bring the trainer to the newest whole checkpoint; return its step and what there is to say about it."""
-        checkpoint, torn = self.store.load(trainer.replay, trainer.checkpoint().tensors)
+        checkpoint, torn = self.store.load(trainer.replay, lambda: trainer.checkpoint().tensors)
         if checkpoint:
             check_same(self.config, checkpoint, self.directory.path)
             if not self._restored(trainer, checkpoint):
                 torn.append("the environment did not repeat its newest episode: a new one begins, not exactly")
-        elif self.config.resume == "exact" and not self._repeats(trainer):
-            torn.append(DOES_NOT_REPEAT)
         return checkpoint.step if checkpoint else 0, torn
 
     def _restored(self, trainer: Trainer, checkpoint: Checkpoint) -> bool:
@@ -64,9 +63,9 @@ class Recorder:
             ) from error
 
     def _repeats(self, trainer: Trainer) -> bool:
-        """Try it in an environment that the evaluation needs anyway: nothing but it sees the difference.
+        """Tell whether an environment of the evaluation repeats itself, which no other part can notice.
 
-        Where there is one environment only, nothing is tried: a resume will tell.
+        Where there is one environment only, such as a robot, it is not tried: a resume will tell.
         """
         try:
             return trainer.evaluator is None or trainer.evaluator.repeats(self.config.seed)
@@ -81,7 +80,7 @@ class Recorder:
         say: Callable[[str], None] = lambda line: None,
     ) -> list[str]:
         """Open the files where the trainer is, and let it report to them; return what is wrong with them."""
-        step, path = trainer.progress.step, self.directory.path
+        step, path, self.say = trainer.progress.step, self.directory.path, say
         there = self.store.state.get("files", dict.fromkeys(FILES))
         self.lines = {name: Lines(path / file, there[name]) for name, file in FILES.items()}
         if not self.lines["monitor"].size:
@@ -89,11 +88,7 @@ class Recorder:
             self.lines["monitor"].write("r,l,t")
         self.evaluations = EvaluationFile(path, self.store.state.get("evaluations"))
         self.sinks = [JsonLinesSink(self.lines["metrics"], self.lines["timing"])]
-        if self.config.log.tensorboard and not check_tracking(self.config.log):
-            self.sinks.append(TensorBoardSink(path / records.TENSORBOARD, step))
-        if self.config.log.wandb:
-            self.sinks.append(WandbSink(self.config.log.wandb, path, self.config.model_dump()))
-        self.sinks += sinks
+        self.sinks += [*self._trackers(step), *sinks]
         trainer.hooks = Hooks(
             sinks=self.sinks,
             callbacks=callbacks,
@@ -106,6 +101,18 @@ class Recorder:
                 part.say = say
         problems = [lines.problem for lines in self.lines.values()] + [self.evaluations.problem]
         return [problem for problem in problems if problem]
+
+    def _trackers(self, step: int) -> Iterator[Sink]:
+        """Open TensorBoard and W&B. TensorBoard is on by default, so a run goes on where it is not installed."""
+        log, path = self.config.log, self.directory.path
+        if log.tensorboard:
+            try:
+                yield TensorBoardSink(path / records.TENSORBOARD, step)
+            except ImportError:
+                hint = install_command("tracking")
+                self.say(f"TensorBoard is not installed, so no events are written: {hint}")
+        if log.wandb:
+            yield WandbSink(log.wandb, path, self.config.model_dump())
 
     def close(self) -> None:
         """Let go of all files."""
@@ -126,7 +133,10 @@ class Recorder:
         checkpoint.state["config"] = self.config.model_dump(mode="json")
         checkpoint.state["files"] = {name: lines.fingerprint() for name, lines in self.lines.items()}
         checkpoint.state["evaluations"] = self.evaluations.state()
+        first = not self.store.segments
         self.store.save(checkpoint, trainer.replay)
+        if first and self.config.resume == "exact" and not self._repeats(trainer):
+            self.say(DOES_NOT_REPEAT)  # only now: before the first checkpoint there is nothing to resume
 
 
 def check_same(config: Config, checkpoint: Checkpoint, path: Path) -> None:

@@ -1,9 +1,10 @@
 """What a run takes of the machine, estimated before it starts."""
 
+import math
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,17 +30,23 @@ class Needs(NamedTuple):
         more = f", and up to {self.state / 1e6:.1f} MB of imagined ones" if self.state else ""
         return f"replay of up to {self.stored} transitions: {self.ring / 1e6:.1f} MB{place}{more}"
 
+    def check(self, run: Path) -> None:
+        """Refuse a run that needs more memory or disk than is free; `run` is its directory."""
+        self.check_memory()
+        check_disk(self.places(run))
+
     def check_memory(self) -> None:
-        """Refuse a replay that is larger than the memory that is free."""
+        """Refuse a replay that is larger than the free memory."""
         needed, free = self.state + (0 if self.file else self.ring), free_memory()
         if free < needed:
             raise UserError(
                 f"the replay needs up to {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: "
-                "give a smaller --replay-capacity, or on pixels a --replay-file"
+                "give a smaller --replay-capacity, or a --replay-file"
             )
 
-    def places(self, run: Path, there: int) -> list[tuple[Path, int]]:
-        """Return what is needed where on disk, for a run whose directory holds `there` bytes already."""
+    def places(self, run: Path) -> list[tuple[Path, int]]:
+        """Return what is needed where on disk, less what the run's directory holds already."""
+        there = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
         return [(run, max(0, self.disk - there)), *([(self.file, self.ring)] if self.file else [])]
 
 
@@ -62,17 +69,31 @@ def estimate_needs(config: Config, replay: Replay) -> Needs:
     )
 
 
-def check_networks(agent_bytes: int, config: Config, obs_size: int) -> None:
-    """Refuse networks and batches that are larger than the memory that is free, before they are made."""
+def check_networks(config: Config, obs_shape: Sequence[int], action_size: int) -> None:
+    """Refuse networks and batches that are larger than the free memory, before they are made."""
     updates = config.updates_per_step * config.batch_size
-    batch = 4 * updates * (2 * obs_size + 2)
+    batch = 4 * updates * (2 * math.prod(obs_shape) + 2)
     layers = 4 * 8 * config.batch_size * config.critic.members * (config.critic.hidden + config.critic.atoms)
-    needed, free = agent_bytes + batch + layers, free_memory()
+    needed, free = agent_bytes(config, obs_shape, action_size) + batch + layers, free_memory()
     if free < needed:
         raise UserError(
             f"networks and batches need about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: "
             "give a smaller --hidden, --critic.hidden, --critic.members or --batch-size"
         )
+
+
+def agent_bytes(config: Config, obs_shape: Sequence[int], action_size: int) -> int:
+    """Estimate, to a factor of two, the memory of an agent with its gradients, targets and Adam's two moments.
+
+    Forms of networks differ in their hidden layers. Two square ones are counted, as in the paper's critics.
+    """
+    inputs, encoder = obs_shape[0], 0
+    if (pixels := config.pixels) is not None:
+        inputs = pixels.features
+        encoder = 2 * inputs * pixels.filters * (obs_shape[1] // 2 - 7) ** 2  # trunks on four convolutions
+    critic, policy = config.critic.hidden, config.hidden
+    critics = config.critic.members * critic * (inputs + action_size + 2 * critic + config.critic.atoms)
+    return 4 * (5 * (critics + encoder) + 4 * policy * (inputs + 2 * policy + 2 * action_size))
 
 
 def check_disk(places: Iterable[tuple[Path, int]]) -> None:

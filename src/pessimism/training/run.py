@@ -14,7 +14,6 @@ import torch
 from rich.console import Console
 
 from pessimism.agents.sac import ActorCritic, SACAgent
-from pessimism.config.resolve import sources
 from pessimism.config.schema import Config
 from pessimism.config.tasks import target_entropy, task_folder, truncated_size
 from pessimism.envs.control import ControlEnv, EnvFactory
@@ -26,7 +25,7 @@ from pessimism.native.library import is_built
 from pessimism.nn.compilation import cache_problem, compiler
 from pessimism.terminal import announced
 from pessimism.training.bias import BiasMeter, TrainingBias
-from pessimism.training.build import agent_bytes, build_agent, build_budget, build_replay
+from pessimism.training.build import build_agent, build_budget, build_replay
 from pessimism.training.checkpoint import CheckpointStore, misfit
 from pessimism.training.directory import RunDirectory, read_config
 from pessimism.training.display import Display
@@ -35,14 +34,13 @@ from pessimism.training.loop import Callback, Trainer
 from pessimism.training.progress import Progress
 from pessimism.training.recorder import Recorder, check_same
 from pessimism.training.resources import check_networks, estimate_needs
-from pessimism.training.sinks import check_tracking
 
 
 class Assembly(NamedTuple):
     """A config and the objects that it stands for."""
 
     config: Config  # with what the task decides filled in
-    sources: dict[str, str]  # where each setting comes from
+    entropy_source: str  # where its target entropy comes from
     agent: ActorCritic
     trainer: Trainer
     make_env: EnvFactory
@@ -85,11 +83,10 @@ def assemble(config: Config, make_env: EnvFactory | None = None, env: ControlEnv
     make_env = make_env or env_factory(config)
     env = env or make_env()
     _check_episodes(config, env)
-    config, origin = _resolved(config, env)
-    check_networks(agent_bytes(config, env.obs_shape, env.action_size), config, env.obs_size)
+    config, entropy_source = _resolved(config, env)
+    check_networks(config, env.obs_shape, env.action_size)
     agent = build_agent(config, env.obs_shape, env.action_size)
-    bias = config.bias
-    bias_meter = BiasMeter(make_env, bias.episodes, bias.tail, config.discount, config.seed, bias.limit)
+    bias, evaluation = config.bias, config.evaluation
     trainer = Trainer(
         agent=agent,
         replay=build_replay(config, env.obs_shape, env.action_size),
@@ -97,11 +94,11 @@ def assemble(config: Config, make_env: EnvFactory | None = None, env: ControlEnv
         budget=build_budget(config),
         seed=config.seed,
         generators={"update": agent.generator, "pessimism": agent.pessimism.generator},
-        evaluator=Evaluator(make_env, config.evaluation.episodes, config.seed, config.evaluation.limit),
-        bias_meter=bias_meter,
-        training_bias=TrainingBias(config.discount, config.bias.tail, config.seed),
+        evaluator=Evaluator(make_env, evaluation.episodes, config.seed, evaluation.limit),
+        bias_meter=BiasMeter(make_env, bias.episodes, bias.tail, config.discount, config.seed, bias.limit),
+        training_bias=TrainingBias(config.discount, bias.tail, config.seed),
     )
-    return Assembly(config, origin, agent, trainer, make_env)
+    return Assembly(config, entropy_source, agent, trainer, make_env)
 
 
 def run(
@@ -124,17 +121,13 @@ def record(assembly: Assembly, path: Path, callbacks: Sequence[Callback], consol
     """Train inside a run directory."""
     config, directory = assembly.config, RunDirectory(path)
     needs = estimate_needs(config, assembly.trainer.replay)
-    needs.check_memory()
-    untracked = check_tracking(config.log)
     say = partial(console.print, highlight=False, soft_wrap=True)
-    with directory.taken(config, assembly.sources, needs.places(path, directory.nbytes)):
+    with directory.taken(config, assembly.entropy_source, needs):
         if (done := directory.done) and done.get("step", 0) >= config.steps:
             say(f"{path} is done: {done['step']} steps")
             return Result(path, done["step"], True)
         say(f"{config.algorithm} on {config.env}, seed {config.seed}, in {path}")
         say(str(needs))
-        if untracked:
-            say(untracked)
         progress = _train(assembly, Recorder(directory, config), callbacks, console)
         finished = progress.step >= config.steps
         if finished:
@@ -187,13 +180,12 @@ def load_run(
     return assembly, checkpoint.step
 
 
-def _resolved(config: Config, env: ControlEnv) -> tuple[Config, dict[str, str]]:
-    """Fill in what the task decides; return the config and the source of each value."""
+def _resolved(config: Config, env: ControlEnv) -> tuple[Config, str]:
+    """Fill in the target entropy, which the task decides; return the config and the entropy's source."""
     entropy, source = target_entropy(config.env, env.action_size, config.entropy_per_action)
     if config.target_entropy not in (None, entropy):
         entropy, source = config.target_entropy, "asked for"
-    config = config.model_copy(update={"target_entropy": entropy})
-    return config, sources(config, source)
+    return config.model_copy(update={"target_entropy": entropy}), source
 
 
 def _check_episodes(config: Config, env: ControlEnv) -> None:

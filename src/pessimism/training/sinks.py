@@ -15,9 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from pessimism import records
-from pessimism.config.schema import LogSettings
 from pessimism.errors import UserError
-from pessimism.extras import install_command, installed, missing
+from pessimism.extras import missing
 from pessimism.training.directory import replace_file
 
 
@@ -29,18 +28,6 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Flush and let go."""
-
-
-def check_tracking(log: LogSettings) -> str | None:
-    """Refuse W&B where it is asked for and not installed; return a line where TensorBoard is left out.
-
-    TensorBoard is on by default, so that a missing package must not stop a run.
-    """
-    if log.wandb and not installed("wandb"):
-        raise missing("W&B", "wandb")
-    if log.tensorboard and not installed("tensorboard"):
-        return f"TensorBoard is not installed, so no events are written: {install_command('tracking')}"
-    return None
 
 
 class Lines:
@@ -137,7 +124,10 @@ class WandbSink:
     """Weights and Biases; a resumed run continues under its id, which its directory decides."""
 
     def __init__(self, project: str, directory: Path, config: Mapping[str, Any]) -> None:
-        import wandb
+        try:
+            import wandb
+        except ImportError:
+            raise missing("W&B", "wandb") from None
 
         name = "-".join(str(config[key]) for key in ("algorithm", "env", "seed"))
         # Runs of a sweep may differ in any setting, but never in their directory only.

@@ -4,7 +4,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pessimism.config.presets import Changes, preset
+from pessimism.config.presets import Changes
+from pessimism.config.resolve import preset
 from pessimism.config.tasks import task_folder
 from pessimism.errors import UserError
 from pessimism.experiments.suites.suite import Job, Protocol, Suite
