@@ -9,8 +9,8 @@ from rich.console import Console
 from pessimism import terminal
 from pessimism.config.resolve import resolved
 from pessimism.training.display import Display
-from pessimism.training.progress import Progress
 from pessimism.training.run import run
+from pessimism.training.state import Progress
 
 
 @pytest.fixture

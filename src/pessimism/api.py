@@ -34,10 +34,9 @@ from pessimism.training.directory import RunDirectory, read_config
 from pessimism.training.evaluate import Evaluation, Evaluator
 from pessimism.training.export import Exported, export_policy
 from pessimism.training.loop import Callback, Hooks
-from pessimism.training.progress import Progress
 from pessimism.training.recorder import Recorder
 from pessimism.training.run import Assembly, assemble, env_factory, pixel_view, record
-from pessimism.training.seeding import stream
+from pessimism.training.state import Progress, stream
 
 CallbackLike = Callback | Callable[[Progress], bool | None]
 FILE_FORMAT = "pessimism-agent-1"

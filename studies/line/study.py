@@ -27,9 +27,8 @@ from pessimism.tools import script
 from pessimism.training.bias import measure
 from pessimism.training.evaluate import run_episodes
 from pessimism.training.loop import Callback, Hooks
-from pessimism.training.progress import Progress
 from pessimism.training.run import Assembly, assemble
-from pessimism.training.seeding import stream, stream_seed
+from pessimism.training.state import Progress, stream, stream_seed
 
 OUT = Path(__file__).parent
 LINE: dict[str, Any] = {"length": 200, "noise": 0.1, "reward_noise": 1.0}

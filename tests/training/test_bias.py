@@ -16,7 +16,7 @@ from pessimism.training.bias import BiasMeter, TrainingBias, measure, soft_retur
 from pessimism.training.evaluate import run_episodes
 from pessimism.training.loop import Budget, Every, Trainer
 from pessimism.training.run import assemble
-from pessimism.training.seeding import stream, stream_seed
+from pessimism.training.state import stream, stream_seed
 from pessimism.types import Episode
 
 GAMMA, ALPHA, WIDTH, OFFSET = 0.9, 0.3, 0.25, 2.5

@@ -13,7 +13,7 @@ from pessimism.errors import UserError
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.training.evaluate import Evaluator
 from pessimism.training.loop import Budget, Callback, Every, Hooks, Trainer
-from pessimism.training.seeding import stream, stream_seed
+from pessimism.training.state import stream, stream_seed
 
 
 class Corridor(gymnasium.Env):

@@ -30,8 +30,7 @@ from pessimism.sb3.view import AgentView
 from pessimism.strategies import Pessimism
 from pessimism.training.bias import look_back
 from pessimism.training.build import build_strategy
-from pessimism.training.progress import Averages
-from pessimism.training.seeding import stream
+from pessimism.training.state import Averages, stream
 from pessimism.types import Metrics
 from pessimism.values import expectation, squared_td_loss
 

@@ -13,7 +13,7 @@ from pessimism.errors import UserError
 from pessimism.sb3.episodes import Tracks
 from pessimism.sb3.view import AgentView
 from pessimism.training.bias import Bias, measure
-from pessimism.training.seeding import stream_seed
+from pessimism.training.state import stream_seed
 from pessimism.types import Episode
 
 GLOBAL = torch.default_generator

@@ -11,8 +11,8 @@ from pessimism.config.resolve import merge, preset_values, validated
 from pessimism.errors import UserError
 from pessimism.tools.video import film
 from pessimism.training.loop import Callback
-from pessimism.training.progress import Progress
 from pessimism.training.run import run
+from pessimism.training.state import Progress
 
 # GPL-SAC's settings but for size and haste: half the critics, half the batch, fewer random steps, and larger
 # learning rates, as a run has a fiftieth of the paper's steps.

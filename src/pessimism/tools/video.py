@@ -12,7 +12,7 @@ from pessimism.envs.control import ControlEnv
 from pessimism.errors import UserError
 from pessimism.extras import missing
 from pessimism.training.run import env_factory, load_run
-from pessimism.training.seeding import stream_seed
+from pessimism.training.state import stream_seed
 from pessimism.types import Agent
 
 SECONDS = 10

@@ -17,7 +17,7 @@ from torch import Tensor
 from pessimism.envs.control import EnvFactory
 from pessimism.strategies.base import RecentEpisodes
 from pessimism.training.evaluate import EPISODE_LIMIT, OwnEpisodes
-from pessimism.training.seeding import stream, stream_seed
+from pessimism.training.state import stream, stream_seed
 from pessimism.types import Agent, Episode, Hindsight
 from pessimism.values import Values, expectation, joined
 

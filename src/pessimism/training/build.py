@@ -35,7 +35,7 @@ from pessimism.replay.frames import FrameReplay
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.strategies import Pessimism
 from pessimism.training.loop import Budget, Every
-from pessimism.training.seeding import stream, stream_seed
+from pessimism.training.state import stream, stream_seed
 from pessimism.types import Replay
 from pessimism.values import cross_entropy_loss, quantile_huber_loss, squared_td_loss
 

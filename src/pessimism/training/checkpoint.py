@@ -254,14 +254,3 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         raise OSError(0, " ".join(str(error).split())) from None
     flush_file(temporary)
     temporary.replace(path)
-
-
-def generator_states(generators: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
-    """Return the state of each random stream under its name."""
-    return {f"generator.{name}": generator.get_state() for name, generator in generators.items()}
-
-
-def load_generators(generators: Mapping[str, torch.Generator], tensors: Mapping[str, Tensor]) -> None:
-    """Set each random stream back."""
-    for name, generator in generators.items():
-        generator.set_state(tensors[name])

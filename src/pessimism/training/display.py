@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pessimism.terminal import Terminal, repeated
 from pessimism.training.loop import Callback
-from pessimism.training.progress import Progress as RunProgress
+from pessimism.training.state import Progress as RunProgress
 
 SHOWN = {
     "eval/mean_reward": ("return", "{:.1f}"),

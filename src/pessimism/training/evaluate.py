@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pessimism.envs.control import ControlEnv, EnvFactory
 from pessimism.errors import UserError
-from pessimism.training.seeding import stream_seed
+from pessimism.training.state import stream_seed
 from pessimism.types import Agent, Episode
 
 Policy = Callable[[Tensor], tuple[Tensor, Tensor]]

@@ -12,11 +12,19 @@ import torch
 from pessimism.envs.control import ControlEnv, EnvironmentFault, PolicyFault, Step
 from pessimism.errors import UserError
 from pessimism.training.bias import BiasMeter, TrainingBias
-from pessimism.training.checkpoint import Checkpoint, generator_states, is_finite, load_generators
+from pessimism.training.checkpoint import Checkpoint, is_finite
 from pessimism.training.evaluate import Evaluation, Evaluator
-from pessimism.training.progress import LONGEST_MEASURED, Averages, Progress, Trace
-from pessimism.training.seeding import stream, stream_seed
 from pessimism.training.sinks import Sink
+from pessimism.training.state import (
+    LONGEST_MEASURED,
+    Averages,
+    Progress,
+    Trace,
+    generator_states,
+    load_generators,
+    stream,
+    stream_seed,
+)
 from pessimism.types import Agent, Array, Observation, Replay, Transition
 
 NOT_REPEATED = (

@@ -31,9 +31,9 @@ from pessimism.training.directory import RunDirectory, read_config
 from pessimism.training.display import Display
 from pessimism.training.evaluate import Evaluator
 from pessimism.training.loop import Callback, Trainer
-from pessimism.training.progress import Progress
 from pessimism.training.recorder import Recorder, check_same
 from pessimism.training.resources import check_networks, estimate_needs
+from pessimism.training.state import Progress
 
 
 class Assembly(NamedTuple):

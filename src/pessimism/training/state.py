@@ -1,4 +1,4 @@
-"""Where a run is: the running episode, what is needed to play it again, and the means of its metrics."""
+"""The state of a run beside its agent and replay: random streams, the running episode, means of metrics."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,28 @@ from torch import Tensor
 from pessimism.types import Array, Episode, Metrics, Observation
 
 LONGEST_MEASURED = 5000  # steps: of longer episodes the observations are not kept, and no bias is measured
+
+
+def stream_seed(seed: int, name: str, *indices: int) -> int:
+    """Return the seed of a named stream, and of its part number `indices` (such as an episode)."""
+    entropy = [seed, zlib.crc32(name.encode()), *indices]
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+
+
+def stream(seed: int, name: str, *indices: int) -> torch.Generator:
+    """Return a generator of its own for a named stream."""
+    return torch.Generator().manual_seed(stream_seed(seed, name, *indices))
+
+
+def generator_states(generators: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
+    """Return the state of each random stream under its name."""
+    return {f"generator.{name}": generator.get_state() for name, generator in generators.items()}
+
+
+def load_generators(generators: Mapping[str, torch.Generator], tensors: Mapping[str, Tensor]) -> None:
+    """Set each random stream back."""
+    for name, generator in generators.items():
+        generator.set_state(tensors[name])
 
 
 class Trace(NamedTuple):
