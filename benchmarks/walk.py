@@ -65,8 +65,11 @@ class Walk:
     def summary(self) -> str:
         """Return the counts as a line of text."""
         modules = self.modules()
-        changes = sum(here != there for here, there in itertools.pairwise(modules))
-        return f"{len(set(modules))} modules, {len(set(self.calls))} functions, {changes} changes of module"
+        changes = [pair for pair in itertools.pairwise(modules) if pair[0] != pair[1]]
+        return (
+            f"{len(set(modules))} modules, {len(set(self.calls))} functions, {len(changes)} changes of module, "
+            f"{len(set(changes))} of them different"
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Agents in the shape that users of Stable-Baselines3 have in their fingers.
+"""Agents with the interface that users of Stable-Baselines3 know.
 
 agent = GPLSAC("Hopper-v4", seed=0).learn(100_000)
 action, _ = agent.predict(obs, deterministic=True)
@@ -116,7 +116,7 @@ class Algorithm:
         return self
 
     def _prepare(self, out: Path) -> None:
-        """Check that a directory goes with what the agent has learned; start anew where the run is read from it."""
+        """Check that a directory fits what the agent has learned; start again where the run is read from it."""
         has_run = (out / records.CONFIG).exists()
         if has_run and (self.num_timesteps or self._replay_missing) and out.resolve() != self._run:
             raise UserError(
@@ -219,7 +219,7 @@ class Algorithm:
         agent = cls._built(path, config, env)
         step, torn = Recorder(RunDirectory(path), config).resume(agent.assembly.trainer)
         if not step:
-            raise UserError(f"the run in {path} has no checkpoint yet: let it train on")
+            raise UserError(f"the run in {path} has no checkpoint yet: train it further")
         for line in torn:
             warnings.warn(line, stacklevel=3)
         agent._run = path.resolve()
@@ -279,5 +279,5 @@ def _callback(one: CallbackLike) -> Callback:
     if hasattr(one, "init_callback"):
         raise UserError("SB3's callbacks are for SB3's agents (pessimism.sb3): derive from pessimism.Callback here")
     if not callable(one):
-        raise UserError(f"{one!r} is no callback: give a pessimism.Callback, or a function of the progress")
+        raise UserError(f"{one!r} is not a callback: give a pessimism.Callback, or a function of the progress")
     return _FunctionCallback(one)

@@ -31,7 +31,7 @@ from pessimism.terminal import Terminal, announced
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports SIGINT and SIGPIPE
 MOST_SEEDS = 10_000  # of a sweep
-TRUST = "run the module that a file names as the home of its environment (module:Name-v0)"
+TRUST = "import the module that a file names for its environment (module:Name-v0)"
 
 if TYPE_CHECKING:
     from pessimism.experiments.suites.suite import Suite
@@ -47,7 +47,7 @@ FIRST_STEPS = """first steps:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; a mistake in it is answered with one line and exit code 2."""
+    """Run a command; a mistake in it ends with one line and exit code 2."""
     try:
         parsed, rest = _parser().parse_known_args(arguments)
         command: Callable[[argparse.Namespace, list[str]], int] = parsed.command
@@ -60,13 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("pessimism: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # such as `pessimism list | head`: nobody reads on
+    except BrokenPipeError:  # such as `pessimism list | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
         return BROKEN_PIPE
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, and which knows nothing of abbreviations."""
+    """An argument parser that reports a mistake in one line."""
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage."""
@@ -85,9 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=command)
         return sub
 
-    train = add(
-        "train", _train, "train an agent; the same command goes on with a run that was cut off", add_help=False
-    )
+    train = add("train", _train, "train an agent; the same command resumes an interrupted run", add_help=False)
     train.add_argument("algorithm", nargs="?", help="see pessimism list")
     train.add_argument("--trust-env", action="store_true", help=TRUST)
     train.add_argument("-h", "--help", action="store_true", dest="wants_help")
@@ -111,7 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     report.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="runs, or directories of runs")
     report.add_argument(OUT, type=Path, default=None, help="where the report goes (report/ in the first DIR)")
-    report.add_argument("--watch", action="store_true", help="serve the page on localhost, following the runs")
+    report.add_argument(
+        "--watch", action="store_true", help="serve the page on localhost, updated while runs train"
+    )
     report.add_argument("--port", type=_whole(0, 65_535), default=8080, help="with --watch: port; 0 for any (8080)")
     compare = add("compare", _compare, "curves and numbers of several runs beside each other, in the terminal")
     compare.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="runs, or directories of runs")
@@ -162,7 +162,7 @@ def _add_sweep_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--steps", type=_whole(1, MOST), default=None, help="train a suite's first steps only")
     sub.add_argument("--scale", type=float, default=1.0, help="a suite in miniature: steps, phases, periods (1)")
     sub.add_argument(
-        "--plan", action="store_true", help="measure this machine and say what it takes; start nothing"
+        "--plan", action="store_true", help="estimate time and disk by measuring this machine; start nothing"
     )
     sub.add_argument("--workers", type=_whole(1, MOST_THREADS), default=None, help="runs at a time (the cores)")
     sub.add_argument(
@@ -173,7 +173,7 @@ def _add_sweep_options(sub: argparse.ArgumentParser) -> None:
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
-    """Return what reads a whole number between two others."""
+    """Return a function that reads a whole number in a range."""
 
     def read(text: str) -> int:
         if not (text.lstrip("-").isdecimal() and least <= int(text[:30]) <= most):
@@ -203,7 +203,7 @@ def _seeds(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(f"{text} is neither a number of seeds nor a range such as 5-9") from None
     if not seeds:
         hint = f"{last}-{first}" if dash else "1 or more"
-        raise argparse.ArgumentTypeError(f"{text} is no seed at all: did you mean {hint}?")
+        raise argparse.ArgumentTypeError(f"{text} contains no seed: did you mean {hint}?")
     if len(seeds) > MOST_SEEDS:
         raise argparse.ArgumentTypeError(f"{text} is {len(seeds)} seeds: {MOST_SEEDS} is the most")
     return list(seeds)
@@ -235,8 +235,8 @@ def _train_help(algorithm: str) -> int:
     console = Terminal()
     console.print(
         "usage: pessimism train ALGORITHM --env ID [--out DIR] [--config FILE] [--SETTING VALUE ...]\n"
-        "\nTrain an agent. The same command goes on with a run that was cut off.\n"
-        "FILE is YAML with the settings below; the command line comes after it.\n",
+        "\nTrain an agent. The same command resumes an interrupted run.\n"
+        "FILE is YAML with the settings below; options on the command line override it.\n",
         highlight=False,
         markup=False,
         soft_wrap=True,
@@ -449,9 +449,7 @@ def _sweep(parsed: argparse.Namespace, rest: list[str]) -> int:
         _no_more(parsed.names[1:])
         return _run_suite(SUITES[parsed.names[0]], parsed, rest, reported=False)
     if parsed.scale != 1:
-        raise UserError(
-            "--scale is for a suite of the paper: give --steps, --random-steps and others by themselves"
-        )
+        raise UserError("--scale is for a suite of the paper: give --steps, --random-steps and so on instead")
     axes = parse_axes(rest) | ({"steps": [parsed.steps]} if parsed.steps is not None else {})
     tasks = [env for text in parsed.env for env in text.split(",")]
     jobs = grid(parsed.names, tasks, parsed.seeds or range(5), axes)

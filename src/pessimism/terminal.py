@@ -16,7 +16,7 @@ SECONDS = 5.0  # between two lines
 
 @contextmanager
 def announced(console: Console, what: str) -> Iterator[None]:
-    """Show `what` is being done, and for how long already, until it is done."""
+    """Show `what` is being done, and for how long, while the block runs."""
     if console.is_terminal:
         with console.status(what):
             yield
@@ -27,7 +27,7 @@ def announced(console: Console, what: str) -> Iterator[None]:
 
 @contextmanager
 def repeated(console: Console, what: str) -> Iterator[None]:
-    """Print a line every few seconds; nothing if it is done before."""
+    """Print a line every few seconds while the block runs; none if it is quick."""
     started, ended = time.monotonic(), threading.Event()
 
     def lines() -> None:
@@ -45,12 +45,12 @@ def repeated(console: Console, what: str) -> Iterator[None]:
 
 
 class Terminal(Console):
-    """A console on the standard output that notices when nobody reads it any more (`pessimism train | head`)."""
+    """A console on standard output that notices when its reader closes the pipe (`pessimism train | head`)."""
 
     closed = False  # of the class: a process has one standard output
 
     def on_broken_pipe(self) -> None:
-        """Be silent from now on; rich would end the process."""
+        """Print nothing more; rich would end the process."""
         Terminal.closed = self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
 

@@ -3,7 +3,7 @@
 A tensor `values[N, B, K]` holds equally likely atoms: a critic's estimates of the quantiles at the midpoints
 (k - 1/2) / K. A critic that predicts a mean has K = 1, a Dirac delta at its estimate. `Atoms` holds atoms with
 weights: a categorical critic puts its probabilities on a support that all critics share. Every function here takes
-both, so that strategies, agents and the bias meter need not know which kind of critic they read.
+both: strategies, agents and the bias meter work with either kind of critic.
 """
 
 import math
@@ -206,7 +206,7 @@ def ensemble_spread(values: Values) -> Tensor:
     """Return the standard deviation over critics: [N, B, K] -> [B, K] atom by atom, or [B, 1] of the means.
 
     The measure of OAC and TOP, with the paper's 1/N (App. A.2); of the means where atoms have weights. Its expected
-    size grows with N where that of the pairwise distance stays, so that a beta tuned for one N does not carry over
+    size grows with N where that of the pairwise distance stays: a beta tuned for one N does not carry over
     to another.
     """
     check_axes(values)

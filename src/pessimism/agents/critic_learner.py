@@ -61,8 +61,8 @@ def td_target(pessimism: Pessimism, batch: Batch, next_values: Values, bonus: Te
 class CriticLearner:
     """Updates critics and target critics in eager torch; subclasses do the same faster.
 
-    Critics, target critics and optimizer are created here. The agent registers them as its own modules, so that
-    they are part of its state under its names.
+    Critics, target critics and optimizer are created here. The agent registers them as its own modules:
+    they are part of its state, under its names.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class CriticLearner:
         return Learned(step, batch.at(-1), bonus[-1], {})
 
     def values(self, obs: Tensor, action: Tensor) -> Values:
-        """Return the critics' estimates for the policy to climb: [B, obs], [B, act] -> [N, B, K]."""
+        """Return the critics' estimates that the policy ascends: [B, obs], [B, act] -> [N, B, K]."""
         return self.critic.judged(obs, action)
 
     def update(self, batch: Batch, next_action: Tensor, bonus: Tensor) -> CriticStep:

@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Tensor | tuple[Tensor, ...])
 
 
 def to_device(tensors: T, device: torch.device) -> T:
-    """Return a tensor, or a tuple of them, on the device, without waiting for a GPU to take them."""
+    """Return a tensor, or a tuple of them, on the device, without waiting for a GPU."""
 
     def move(tensor: Tensor) -> Tensor:
         pinned = tensor.device.type != device.type == "cuda"
@@ -208,7 +208,7 @@ class ActorCritic(nn.Module):
         return {"train/actor_loss": loss.detach(), "train/entropy": entropy, "train/alpha": self.entropy_weight}
 
     def _policy_values(self, obs: Tensor, action: Tensor) -> Values:
-        """Return the critics' estimates for the policy to climb: [N, B, K]."""
+        """Return the critics' estimates that the policy ascends: [N, B, K]."""
         return self.critic.judged(obs, action)
 
     def _seen(self, obs: Tensor) -> Tensor:
@@ -247,5 +247,5 @@ class SACAgent(ActorCritic):
         return self.learner.learn(batch, next_action, -self.entropy_weight * next_log_prob)
 
     def _policy_values(self, obs: Tensor, action: Tensor) -> Values:
-        """Return the critics' estimates from where they are fastest."""
+        """Return the critics' estimates, computed by the learner."""
         return self.learner.values(obs, action)

@@ -1,1 +1,1 @@
-"""From the files of a run to pictures. Never imports torch."""
+"""From the files of runs to figures, tables and reports. Never imports torch."""

@@ -51,7 +51,7 @@ def read_metrics(run: Path) -> dict[str, tuple[list[int], list[float]]]:
 
 
 def plot_run(run: Path) -> Path:
-    """Draw the curve into the run's directory and return the picture's path."""
+    """Draw the curve into the run's directory and return the image's path."""
     series = read_metrics(run)
     if "eval/mean_reward" not in series:
         raise UserError(f"the run in {run} has no evaluation yet: let it train on")

@@ -207,7 +207,7 @@ def publish(
 
 
 def check(members: int, updates: int, batch: int, rounds: int, json_path: Path | None) -> None:
-    """Refuse what cannot be measured."""
+    """Refuse sizes that cannot be measured."""
     least = {"members": (members, 2), "updates": (updates, 1), "batch": (batch, 1), "rounds": (rounds, 1)}
     for name, (value, minimum) in least.items():
         if value < minimum:

@@ -98,7 +98,7 @@ def batched_step(wanted: Sequence[Product], updates: int) -> "Step":
     prepared = [(product, *operands(product)) for product in wanted]
     order = [
         tensors for turn in range(updates) for product, *tensors in prepared if turn < product.times
-    ]  # turn by turn, so that an update finds in the caches what a real one would
+    ]  # turn by turn: an update then finds in the caches what a real one would
 
     def step() -> None:
         for left, right, result in order:

@@ -21,7 +21,7 @@ def peers_python(directory: Path, console: Console) -> Path:
         console.print(f"making the peers' environment {directory} (about 2 GB; takes minutes, once)")
         create(directory, python)
     elif missing := missing_from(python):
-        raise UserError(f"{directory} is no environment with {missing}: remove it, or give another directory")
+        raise UserError(f"{directory} is not an environment with {missing}: remove it, or give another directory")
     return python
 
 

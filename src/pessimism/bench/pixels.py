@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pessimism.bench.worker import Setting, Step
 
 
-SIZE, STACK, COLOURS, STEPS = 84, 3, 3, 3  # DrQ-v2's pictures and returns
+SIZE, STACK, COLOURS, STEPS = 84, 3, 3, 3  # DrQ-v2's images and returns
 BATCHES = 3  # sampled before the first update, and used in turn
 
 
@@ -65,7 +65,7 @@ def pixel_agent(name: str, setting: "Setting") -> Any:  # noqa: ANN401
 
 
 def published_step(setting: "Setting", batches: "itertools.cycle[Batch]") -> "Step":
-    """Return one update in the published style, from pictures as its replay would hold them."""
+    """Return one update in the published style, from images as its replay would hold them."""
     agent = PublishedDrQ(SIZE, setting.action_size)
     stacked = itertools.cycle([channels_first(next(batches)) for _ in range(BATCHES)])
 
@@ -80,7 +80,7 @@ def published_step(setting: "Setting", batches: "itertools.cycle[Batch]") -> "St
 
 
 def channels_first(batch: Batch) -> Batch:
-    """Return the batch of one update with pictures [B, stack * C, H, W]."""
+    """Return the batch of one update with images [B, stack * C, H, W]."""
     batch = batch.at(0)
     obs, next_obs = (
         frames.permute(0, 1, 4, 2, 3).flatten(1, 2).contiguous() for frames in (batch.obs, batch.next_obs)

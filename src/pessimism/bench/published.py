@@ -1,6 +1,6 @@
 """One update of DrQ-v2 in the style of its published implementation: what `bench --pixels` compares with.
 
-Written from the description (Yarats et al., 2022): shifts by grid sampling, pictures with their channels
+Written from the description (Yarats et al., 2022): shifts by grid sampling, images with their channels
 first, two heads as modules of their own, torch's optimizers, nothing compiled. Also the plain reference that
 the tests hold the library's own update against.
 """
@@ -20,10 +20,10 @@ CLIP = 0.3
 WITHIN = 1 - 1e-6
 
 
-def grid_shift(pictures: Tensor, place: Tensor) -> Tensor:
-    """Shift [B, C, H, W] (floats) by whole pixels, as grid sampling on a padded picture; place [B, 2] is y, x."""
-    size = pictures.shape[-1]
-    padded = functional.pad(pictures, (PADDING,) * 4, "replicate")
+def grid_shift(images: Tensor, place: Tensor) -> Tensor:
+    """Shift [B, C, H, W] (floats) by whole pixels, as grid sampling on a padded image; place [B, 2] is y, x."""
+    size = images.shape[-1]
+    padded = functional.pad(images, (PADDING,) * 4, "replicate")
     whole = size + 2 * PADDING
     line = torch.linspace(-1 + 1 / whole, 1 - 1 / whole, whole)[:size]
     base = torch.stack([line.repeat(size, 1), line.repeat(size, 1).mT], dim=-1)  # [H, W, (x, y)]
@@ -80,9 +80,9 @@ class PublishedDrQ:
         networks = (self.encoder, self.critic, self.actor)
         self.optimizers = [torch.optim.Adam(network.parameters(), lr=1e-4) for network in networks]
 
-    def encode(self, pictures: Tensor) -> Tensor:
+    def encode(self, images: Tensor) -> Tensor:
         """[B, 9, H, W] (0 to 255) -> [B, features], channels first."""
-        features: Tensor = self.encoder(pictures / 255.0 - 0.5)
+        features: Tensor = self.encoder(images / 255.0 - 0.5)
         return features.flatten(1)
 
     def act(self, features: Tensor, noise: Tensor, std: float) -> Tensor:
@@ -99,12 +99,12 @@ class PublishedDrQ:
     def update(
         self, batch: Batch, places: tuple[Tensor, Tensor], noises: tuple[Tensor, Tensor], std: float
     ) -> Tensor:
-        """Shift pictures [B, 9, H, W] (bytes) and learn from them; return the critics' loss."""
+        """Shift images [B, 9, H, W] (bytes) and learn from them; return the critics' loss."""
         obs, next_obs = grid_shift(batch.obs.float(), places[0]), grid_shift(batch.next_obs.float(), places[1])
         return self.learn(batch._replace(obs=obs, next_obs=next_obs), noises, std)
 
     def learn(self, batch: Batch, noises: tuple[Tensor, Tensor], std: float) -> Tensor:
-        """Take one update on shifted pictures; return the critics' loss."""
+        """Take one update on shifted images; return the critics' loss."""
         encoder_step, critic_step, actor_step = self.optimizers
         features = self.encode(batch.obs)
         with torch.no_grad():

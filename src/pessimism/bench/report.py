@@ -19,7 +19,7 @@ PIXEL_NOTES = {
     "gpl-drq": "this library's update, compiled",
     "drqv2": "the same without learned pessimism",
     "gpl-drq-eager": "this library's update, not compiled",
-    "sampling": "a batch from the frame replay, which is no part of the updates above",
+    "sampling": "a batch from the frame replay, which is not part of the updates above",
 }
 
 

@@ -96,7 +96,7 @@ def started(entry: Entry) -> Iterator[Worker]:
 
 
 def finish(process: "subprocess.Popen[str]") -> None:
-    """End a worker: it does so by itself when its input ends, unless it hangs."""
+    """End a worker: it exits when its input ends, unless it hangs."""
     assert process.stdin is not None
     with suppress(BrokenPipeError):
         process.stdin.close()
@@ -107,7 +107,7 @@ def finish(process: "subprocess.Popen[str]") -> None:
 
 
 def load() -> float:
-    """Return how many processes of others want the processor, on average over the last minute."""
+    """Return how many other processes want the processor, on average over the last minute."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 

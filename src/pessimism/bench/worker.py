@@ -154,7 +154,7 @@ def peer(setting: Setting) -> Contestant:
 
 
 def peer_networks(setting: Setting) -> dict[str, Any]:
-    """Return a peer's critics: the setting's, or those that its algorithm has by itself."""
+    """Return a peer's critics: the setting's, or those of its algorithm."""
     if setting.contestant in ("sbx-crossq", "sbx-simba"):
         return {}
     plain = {"n_critics": setting.members, "net_arch": [setting.hidden, setting.hidden]}
@@ -181,7 +181,7 @@ def timed(step: Step, count: int) -> float:
 
 
 def peak_mb() -> float:
-    """Return the largest memory that this process has held.
+    """Return the largest memory that this process has used.
 
     Linux's `ru_maxrss` begins at the size of the process that started this one; VmHWM does not.
     """

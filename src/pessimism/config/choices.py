@@ -1,6 +1,6 @@
 """Settings whose values are names of our own code: which function or class implements each choice.
 
-Adding a choice is one line here and the code that it names. The names are strings, so that settings can be listed
+Adding a choice is one line here and the code that it names. The names are strings: settings are listed
 and checked without loading torch; `implementation` loads what is named when an agent or environment is built.
 """
 

@@ -1,4 +1,4 @@
-"""Names that users of Stable-Baselines3 bring along, and what to use here instead."""
+"""Names from Stable-Baselines3 that users may try, and what to use here instead."""
 
 from collections.abc import Iterable
 

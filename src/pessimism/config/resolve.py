@@ -1,7 +1,7 @@
-"""From a command line, a file or Python to a checked config, and back to text: the one way that all callers take.
+"""From a command line, a file or Python to a checked config, and back to text. All callers use this module.
 
-`parse_options` makes nested values of a command line. `resolved` lays them over a preset and checks the result;
-sweeps and the Python classes call it with values of their own.
+`parse_options` turns a command line into nested values. `resolved` applies them to a preset and checks the result;
+sweeps and the Python classes call it with their own values.
 """
 
 import re
@@ -22,13 +22,13 @@ from pessimism.errors import UserError, nearest
 OUT = "--out"
 CONFIG = "--config"
 OPERATIONAL = ("steps", "log", "checkpoint", "threads", "replay_file", "resume")
-"""Fields that may change when a run goes on: they do not alter what it computes."""
+"""Settings that may change when a run is resumed: they do not change what it computes."""
 
 Leaf = tuple[str, Any]
 
 
 def is_operational(path: str) -> bool:
-    """Tell whether the setting at a dotted path may change when a run goes on."""
+    """Tell whether the setting at a dotted path may change when a run is resumed."""
     return path.partition(".")[0] in OPERATIONAL
 
 
@@ -54,9 +54,9 @@ def field_info(settings: BaseModel, path: str) -> tuple[str, str, Any]:
 
 
 def merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with `changes` laid over it, section by section.
+    """Return `base` updated by `changes`, section by section.
 
-    Another `pessimism.name` starts from that strategy's own defaults: the old one's fields would not fit.
+    A different `pessimism.name` starts from that strategy's defaults: the fields of the old one would not fit.
     """
     merged = dict(base)
     for name, value in changes.items():
@@ -227,12 +227,12 @@ def parse_axes(rest: list[str]) -> dict[str, list[Any]]:
 
 
 def _check_trusted(values: Mapping[str, Any]) -> None:
-    """Refuse a file that names a module: what Python imports is the user's choice, not a file's."""
+    """Refuse a file that names a module: the user decides what Python imports, not a file."""
     module, colon, _ = str(values.get("env", "")).partition(":")
     if colon:
         raise UserError(
             f"the file names the environment {values['env']}, for which Python would run the module {module}: "
-            "if you trust it name it with --env"
+            "if you trust it, name it with --env"
         )
 
 

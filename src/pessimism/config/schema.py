@@ -1,6 +1,6 @@
 """Every setting of a run: frozen models whose field texts are the help, each default with its source.
 
-Torch-free, so that settings can be listed, compared and hashed without loading anything heavy.
+Loads no torch: listing, comparing and hashing settings stays fast.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class EvaluationSettings(Settings):
 
     every: int = setting(1000, "environment steps between evaluations; 0 for none", "paper, App. B", ge=0)
     episodes: int = setting(5, "episodes per evaluation", "paper, App. B", ge=1)
-    limit: int = setting(20_000, "steps after which an episode that has no end is cut", HERE, ge=1)
+    limit: int = setting(20_000, "steps after which an endless episode is cut off", HERE, ge=1)
 
 
 class BiasSettings(Settings):
@@ -40,7 +40,7 @@ class BiasSettings(Settings):
 
     every: int = setting(1000, "environment steps between measurements; 0 for none", "paper, App. B.1", ge=0)
     episodes: int = setting(10, "stochastic episodes per measurement", "paper, App. B.1", ge=1)
-    limit: int = setting(5000, "steps after which an episode that has no end is cut", HERE, ge=1)
+    limit: int = setting(5000, "steps after which an endless episode is cut off", HERE, ge=1)
     tail: float = setting(
         0.01, "states of cut episodes count while the unseen return weighs less than this", HERE, gt=0, le=1
     )
@@ -74,8 +74,8 @@ class Config(Settings):
     observation: Literal["full", "truncated"] = setting(
         "full", "all that the task shows, or positions and velocities alone (Ant, Humanoid; MBPO's)"
     )
-    action_repeat: int = setting(1, "frames of the task that each action is kept for, one step in all", ge=1)
-    pixels: PixelSettings | None = setting(None, "observations are images; empty: the task's own numbers")
+    action_repeat: int = setting(1, "frames for which each action is repeated; together they are one step", ge=1)
+    pixels: PixelSettings | None = setting(None, "observations are images; empty: the task's states")
     seed: int = setting(0, "seed of every random stream", ge=0)
     steps: int = setting(100_000, "environment steps to train for", "paper, 100K table", ge=1)
     random_steps: int = setting(5000, "first steps: uniform random actions and no learning", PAPER, ge=0)
@@ -158,7 +158,7 @@ class Config(Settings):
         "float32",
         "of the products in the critics' update; bfloat16 needs a processor with AMX, weights stay float32",
     )
-    threads: int = setting(0, "CPU threads; 0: as many as torch takes by itself", ge=0, le=MOST_THREADS)
+    threads: int = setting(0, "CPU threads; 0: torch's default", ge=0, le=MOST_THREADS)
     device: Literal["cpu", "cuda"] = setting("cpu", "where the networks are")
 
     @field_validator("env")
@@ -174,7 +174,7 @@ class Config(Settings):
         return self
 
     def _problems(self) -> Iterator[str]:
-        """Yield what is wrong between settings that are right by themselves."""
+        """Yield problems between settings that are valid on their own."""
         if self.pessimism.holds_out and self.held_out == 0:
             name = self.pessimism.name
             yield f"the strategy {name} learns from transitions held out: held_out must not be 0"
@@ -187,7 +187,7 @@ class Config(Settings):
         if self.precision != "float32" and (self.pixels is not None or not self.compile or self.device != "cpu"):
             yield "precision bfloat16 is for compiled updates of critics on states, on a processor"
         if (self.alpha == 0) != (self.policy == "noisy"):
-            yield "alpha = 0 belongs to the noisy policy, which has no entropy, and to no other"
+            yield "alpha = 0 is for the noisy policy, which has no entropy, and for no other"
         if self.replay_capacity < self.batch_size:
             yield f"replay_capacity must hold a batch of {self.batch_size} transitions"
         if self.model is not None:
@@ -196,7 +196,7 @@ class Config(Settings):
             yield from self._problems_of_pixels(self.pixels)
 
     def _problems_of_critics(self) -> Iterator[str]:
-        """Yield which forms of critics do not go with other settings."""
+        """Yield which forms of critics cannot be combined with other settings."""
         new = {
             "critic.form": self.critic.form in ("xqc", "droq"),
             "critic.support": self.critic.support is not None,

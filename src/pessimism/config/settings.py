@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pessimism.config.choices import Augmentation, CriticForm
 
 PAPER = "paper, Table of GPL-SAC hyper-parameters"
-AUTHOR = "author's later code; the paper is silent"
+AUTHOR = "author's later code; the paper does not say"
 QUANTILES = "paper, App. D.6"
 REDQ = "Chen et al., 2021 (REDQ)"
 TOP = "Moskovitz et al., 2021 (TOP), released code"
@@ -68,7 +68,7 @@ class ModelSettings(Settings):
     hidden: int = setting(200, "width of the model's four hidden layers", MBPO, ge=1, le=WIDEST)
     lr: float = setting(1e-3, "learning rate of the model (Adam)", MBPO, gt=0)
     batch_size: int = setting(256, "transitions per update of the model", MBPO, ge=1)
-    holdout: float = setting(0.2, "share of the data that tells when to stop", MBPO, gt=0, lt=1)
+    holdout: float = setting(0.2, "share of the data that is held out to decide when to stop", MBPO, gt=0, lt=1)
     holdout_limit: int = setting(5000, "most transitions held out", MBPO, ge=1)
     patience: int = setting(5, "epochs without an improvement of 1% before fitting stops", MBPO, ge=0)
     train_every: int = setting(250, "environment steps between fits", MBPO, ge=1)
@@ -82,9 +82,9 @@ class ModelSettings(Settings):
 
 
 class PixelSettings(Settings):
-    """Observations are pictures: how they are taken, cut and encoded."""
+    """Image observations: how they are rendered, cropped and encoded."""
 
-    size: int = setting(84, "height and width of rendered pictures", DRQ, ge=21, le=512)
+    size: int = setting(84, "height and width of rendered images", DRQ, ge=21, le=512)
     stack: int = setting(3, "newest frames that an observation consists of", DRQ, ge=1, le=100)
     camera: int | None = setting(None, "camera that is rendered; empty: 2 for quadruped tasks, else 0", DRQ, ge=0)
     augmentation: Augmentation = setting(
@@ -93,7 +93,7 @@ class PixelSettings(Settings):
     filters: int = setting(32, "filters of each of the four convolutions", DRQ, ge=1, le=4096)
     features: int = setting(50, "width of the trunks under policy and critics", DRQ, ge=1, le=4096)
     squashed: bool = setting(True, "tanh at the end of the trunks", DRQ)
-    centred: bool = setting(True, "pixels go from -0.5 to 0.5, not from 0 to 1", DRQ)
+    centred: bool = setting(True, "scale pixels to -0.5 .. 0.5 instead of 0 .. 1", DRQ)
     convolutions: Literal["orthogonal", "delta-orthogonal"] = setting(
         "orthogonal", "first weights of the convolutions", DRQ
     )

@@ -48,7 +48,7 @@ class PenaltySettings(StrategySettings):
     )
 
     def check_critics(self, members: int) -> None:
-        """Raise ValueError if there is no disagreement to weigh."""
+        """Raise ValueError if a single estimate leaves no disagreement."""
         super().check_critics(members * self.samples)
 
 

@@ -1,4 +1,4 @@
-"""What the paper says about single tasks."""
+"""Names and families of tasks, and what the paper sets for each."""
 
 import re
 from collections.abc import Callable
@@ -62,10 +62,10 @@ def task_folder(env_id: str) -> str:
 
 
 def _dmc_task(env_id: str) -> str | None:
-    """Return the one name of a DeepMind Control task, such as `dmc/cartpole-swingup-sparse`; None for others.
+    """Return the canonical name of a DeepMind Control task, such as `dmc/cartpole-swingup-sparse`; None for others.
 
     Hyphens stand for all underscores. `dm_control/` is read as `dmc/`, a version is dropped, and the tasks of
-    the three sets are known without a prefix (`cheetah_run`). Whether the task exists is seen when it is made.
+    the three sets are known without a prefix (`cheetah_run`). Whether the task exists is checked when it is made.
     """
     plain = task_name(_DMC_PREFIX.sub("", env_id)).replace("_", "-")
     name = f"dmc/{_DMC_ALIASES.get(plain, plain)}"
@@ -77,7 +77,7 @@ class Family(NamedTuple):
     """Environments that are not in Gymnasium's registry. To add some, add their entry to FAMILIES."""
 
     title: str
-    task: Callable[[str], str | None]  # the one name of a task of this family; None for tasks of others
+    task: Callable[[str], str | None]  # the canonical name of a task of this family; None for other tasks
     implementation: str  # class below this package: (task, *, size, camera, **the environment's own arguments)
     extra: str  # optional dependencies that it needs
 
@@ -86,12 +86,12 @@ FAMILIES = (Family("DeepMind Control", _dmc_task, "envs.dmc.ControlSuiteEnv", "d
 
 
 def family(env_id: str) -> tuple[str, Family] | None:
-    """Return a task's one name and its family; None for Gymnasium's own."""
+    """Return a task's canonical name and its family; None for Gymnasium's own."""
     return next(((name, entry) for entry in FAMILIES if (name := entry.task(env_id))), None)
 
 
 def canonical(env_id: str) -> str:
-    """Return the one name of a task: that of its family, or what was given."""
+    """Return the canonical name of a task: that of its family, or the given one."""
     found = family(env_id)
     return env_id if found is None else found[0]
 

@@ -1,6 +1,6 @@
 """Environments as the loop sees them: float32 vectors or stacked uint8 images, actions in (-1, 1).
 
-What an environment may not do is answered with one line that says what it did and where.
+A fault of an environment ends in one line that says what it did and where.
 """
 
 import math
@@ -22,7 +22,7 @@ from pessimism.types import Array, Observation
 
 AnyEnv = gymnasium.Env[Any, Any]
 
-UNBOUNDED = 1e30  # bounds as large as float32's largest number are a way to write that there are none
+UNBOUNDED = 1e30  # bounds as large as float32's largest number mean that there are none
 FILM = (240, 320)  # height and width of a film's images where the environment leaves it open
 
 
@@ -86,7 +86,7 @@ class ControlEnv:
     def render(self) -> NDArray[np.uint8]:
         """Return the current image for a film (environments made with render_mode="rgb_array")."""
         try:
-            if draw := getattr(self.env.unwrapped, "film_picture", None):
+            if draw := getattr(self.env.unwrapped, "film_frame", None):
                 return draw()
             return enlarged(np.asarray(self.env.render(), dtype=np.uint8), FILM[0])
         except UserError:
@@ -117,7 +117,7 @@ EnvFactory = Callable[[], ControlEnv]
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Tell images, and stacks of them, from vectors."""
+    """Return whether observations are images, or stacks of them."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3, 4)
 
 
@@ -214,7 +214,7 @@ def check_stateless(env: AnyEnv) -> None:
         env = env.env
 
 
-def enlarged(picture: NDArray[np.uint8], height: int) -> NDArray[np.uint8]:
-    """Return a small picture in whole multiples of its size, about `height` high."""
-    times = max(1, round(height / picture.shape[0]))
-    return picture.repeat(times, axis=0).repeat(times, axis=1)
+def enlarged(image: NDArray[np.uint8], height: int) -> NDArray[np.uint8]:
+    """Return a small image in whole multiples of its size, about `height` high."""
+    times = max(1, round(height / image.shape[0]))
+    return image.repeat(times, axis=0).repeat(times, axis=1)

@@ -1,4 +1,4 @@
-"""DeepMind Control behind Gymnasium's interface: vectors as observations, pictures on demand.
+"""DeepMind Control behind Gymnasium's interface: vectors as observations, images on demand.
 
 dm_control is an extra and loads the renderer at its import: import this module late.
 """
@@ -20,7 +20,7 @@ from pessimism.errors import UserError, nearest
 Vector = NDArray[np.float32]
 Picture = NDArray[np.uint8]
 Quality = Literal["standard", "fast"]
-# Shadow map and samples per pixel. dm_control's 4096 gives the same picture as 1024 (mean difference below
+# Shadow map and samples per pixel. dm_control's 4096 gives the same image as 1024 (mean difference below
 # 0.1 of 255) at two thirds of the speed; `fast` doubles the speed again and differs by about 1.
 QUALITY: dict[str, tuple[int, int | None]] = {"standard": (1024, None), "fast": (512, 0)}
 CAMERA = {"quadruped": 2}  # else 0, after DrQ-v2
@@ -31,7 +31,7 @@ class ControlSuiteEnv(gymnasium.Env[Vector, NDArray[Any]]):
     """A task of dm_control's suite or of its manipulation tasks.
 
     An episode is a function of the seed given to `reset`. `render` draws size x size with the task's camera;
-    `film_picture` draws larger. `quality="fast"` draws coarser shadows and edges, about twice as fast.
+    `film_frame` draws larger. `quality="fast"` draws coarser shadows and edges, about twice as fast.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ControlSuiteEnv(gymnasium.Env[Vector, NDArray[Any]]):
         """Return what the agent's camera sees."""
         return self._picture(self.size, self.size)
 
-    def film_picture(self) -> Picture:
+    def film_frame(self) -> Picture:
         """Return what the agent's camera sees, in the size of a film."""
         return self._picture(*FILM)
 
@@ -101,7 +101,7 @@ def _vector(observation: dict[str, Any]) -> Vector:
 
 def _load(name: str) -> tuple[Any, Any, Any, int | str]:
     """Return the dm_control environment of a canonical name, its random state, visual settings and camera."""
-    silence_mujoco()  # at its import dm_control gave MuJoCo a voice of its own
+    silence_mujoco()  # importing dm_control has set its own handler for MuJoCo's warnings
     plain = name.removeprefix("dmc/")
     tasks = {f"{domain}-{task}".replace("_", "-"): (domain, task) for domain, task in suite.ALL_TASKS}
     arms = {arm.removesuffix("_features").replace("_", "-"): arm for arm in manipulation.ALL if "_features" in arm}
@@ -111,14 +111,14 @@ def _load(name: str) -> tuple[Any, Any, Any, int | str]:
         return env, env.task.random, env.physics.model.vis, CAMERA.get(domain, 0)
     if plain in arms:
         env = manipulation.load(arms[plain])
-        # The model is compiled anew for each episode: the source of it is what has to change.
+        # The model is compiled again for each episode: its source has to change.
         return env, env.random_state, env.task.root_entity.mjcf_model.visual, MANIPULATION_CAMERA
     hint = nearest(name, [f"dmc/{known}" for known in (*tasks, *arms)])
     raise UserError(f"unknown task {name} of DeepMind Control{hint}")
 
 
 def _set_drawing(visual: Any, quality: str, size: int) -> None:  # noqa: ANN401
-    """Set how the model is drawn, and the largest picture: 640 x 480 would take 13 MB more in each environment."""
+    """Set how the model is drawn, and the largest image: 640 x 480 would take 13 MB more in each environment."""
     shadows, samples = QUALITY[quality]
     visual.quality.shadowsize = shadows
     if samples is not None:

@@ -1,4 +1,4 @@
-"""Observations made of pictures: action repeat, one picture per step, and the stack of the last few."""
+"""Image observations: one image per step, and the stack of the last few."""
 
 import atexit
 import weakref
@@ -16,11 +16,11 @@ from pessimism.errors import UserError
 class PixelView(NamedTuple):
     """How an agent sees an environment.
 
-    Environments whose observations are pictures already are stacked as they are, whatever `size` and `camera`.
+    Observations that are images already are stacked as they are; `size` and `camera` have no effect.
     """
 
-    size: int = 84  # height and width of a picture
-    stack: int = 3  # pictures in an observation, the oldest first
+    size: int = 84  # height and width of an image
+    stack: int = 3  # images in an observation, the oldest first
     camera: int | None = None  # None: the task's own (2 for quadruped, else 0)
 
 
@@ -28,13 +28,13 @@ class OwnContext(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Draws one of Gymnasium's MuJoCo tasks in its own GL context.
 
     Gymnasium draws in whichever context is current. Beside other environments that is another one's, and once
-    that one is closed the picture is wrong without a word. So environments stay open as long as the process lives.
+    that one is closed the image is wrong, without an error. So environments stay open until the process ends.
     """
 
     drawn = False
 
     def render(self) -> Any:  # noqa: ANN401
-        """Return the picture."""
+        """Return the image."""
         self.env.unwrapped.mujoco_renderer._get_viewer("rgb_array").make_context_current()  # type: ignore[attr-defined]
         if not self.drawn:  # mujoco is loaded by now and ends its display at exit: a context must be closed before
             atexit.register(_close, weakref.ref(self))

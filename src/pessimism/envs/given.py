@@ -66,7 +66,7 @@ def given(env: EnvLike) -> Given:
         return _from_vector(env)
     if not callable(env):
         raise UserError(
-            f"{env!r} is no environment: give a Gymnasium id, an environment, or a function that makes one"
+            f"{env!r} is not an environment: give a Gymnasium id, an environment, or a function that makes one"
         )
     return Given(getattr(env, "__name__", type(env).__name__).strip("<>"), env)
 

@@ -58,7 +58,7 @@ def make(
     kwargs = {**(arguments or {}), **kwargs}
     try:
         with warnings.catch_warnings():
-            # The -v4 tasks are the paper's; that newer versions exist is no news to the user.
+            # The -v4 tasks are the paper's: no warning that newer versions exist.
             warnings.filterwarnings("ignore", message=".*is out of date.*")
             other = family(env_id)
             env = _registered(env_id, view, kwargs) if other is None else _of_family(*other, view, kwargs)
@@ -73,7 +73,7 @@ def make(
 
 
 def adapt(env: AnyEnv, name: str, view: PixelView | None = None, action_repeat: int = 1) -> ControlEnv:
-    """Return an environment in the shape in which the loop sees it."""
+    """Return an environment with the interface that the loop uses."""
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"{name} is a {type(env).__name__}: a single gymnasium.Env is needed, not several at once")
     check_stateless(env)
@@ -116,7 +116,7 @@ def _registered(env_id: str, view: PixelView | None, kwargs: dict[str, Any]) -> 
     except TypeError:
         raise UserError(
             f"{env_id} has no image observations and cannot be drawn at {view.size} x {view.size}: "
-            "learn from its states, or wrap it so that it observes pictures"
+            "learn from its states, or wrap it in one that observes images"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What MuJoCo draws with on this machine, what to say where there is nothing, and what it need not say."""
+"""How MuJoCo renders on this machine: which backend, errors in one line, MuJoCo's own notes silenced."""
 
 import ctypes
 import os
@@ -32,7 +32,7 @@ BACKENDS = {
     "osmesa": Backend((("libOSMesa.so.8", "libOSMesa.so.6"),), "libosmesa6"),
 }
 VARIABLE = "MUJOCO_GL"
-NONE = "disabled"  # MuJoCo's and dm_control's word for no drawing at all; states need none
+NONE = "disabled"  # MuJoCo's and dm_control's name for no rendering, which states do not need
 
 
 class Choice(NamedTuple):
@@ -62,7 +62,7 @@ def prepare_rendering() -> None:
     if not os.environ.get(VARIABLE) and (backend := choose().backend):
         os.environ[VARIABLE] = backend
         _chosen_here.add(backend)
-    # dm_control's word for drawing in the thread that asks. With a thread of its own OSMesa fails loudly at exit.
+    # Makes dm_control draw in the calling thread. In a separate one OSMesa fails loudly at exit.
     os.environ.setdefault("DISABLE_RENDER_THREAD_OFFLOADING", "1")
 
 

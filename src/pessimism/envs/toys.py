@@ -56,7 +56,7 @@ class Line(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
 
 class DrawnLine(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """`Line` seen as a picture: a bright column where the point is."""
+    """`Line` seen as an image: a bright column where the point is."""
 
     def __init__(self, *, size: int = 24, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(Line(**kwargs))
@@ -118,7 +118,7 @@ class LineValues:
         return (reward + self.discount * goes_on * following).mean(0)
 
     def _outcomes(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Both outcomes [2, ...]: mean reward, whether the episode goes on, and the place on the grid."""
+        """Both outcomes [2, ...]: mean reward, whether the episode continues, and the place on the grid."""
         moved = state + 0.2 * action + self.line.noise * torch.tensor([1.0, -1.0]).view(2, *[1] * action.dim())
         after = moved.clamp(-1, 1)
         goes_on = 1 - (moved.abs() > 1).double() if self.line.falls else torch.ones_like(moved)
@@ -128,7 +128,7 @@ class LineValues:
 
 
 class Constant(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
-    """Pays 1 for each of `length` steps whatever is done; then it terminates, or a time limit cuts it."""
+    """Pays 1 for each of `length` steps, whatever the action; then it terminates, or a time limit cuts it."""
 
     action_space = ACTIONS
 
@@ -161,7 +161,7 @@ def constant_value(left: float, alpha: float, log_prob: float, discount: float) 
 
 
 def factory(env_class: Callable[..., gymnasium.Env[Any, Any]], **kwargs: Any) -> EnvFactory:  # noqa: ANN401
-    """Return what makes a toy in the shape in which the library sees it."""
+    """Return a factory of a toy with the interface that the loop uses."""
     return lambda: ControlEnv(env_class(**kwargs), getattr(env_class, "__name__", "toy"))
 
 

@@ -17,7 +17,7 @@ class DynamicsEnsemble(nn.Module):
 
     All N members are one batched product, in fitting and in rollouts. The log-variance is bounded softly by
     learned limits, which the members share. `elites` are the members with the least error on held-out data.
-    The optimizer belongs to the model: weights and moments go on from fit to fit.
+    The optimizer belongs to the model: weights and moments are kept from fit to fit.
     """
 
     input_mean: Tensor
@@ -86,8 +86,8 @@ class DynamicsEnsemble(nn.Module):
     def sample(self, obs: Tensor, action: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return imagined next observations [B, obs] and rewards [B, 1].
 
-        The states are dealt out at random to the elites in equal shares, so that each state meets one elite
-        and the elites are still one batched product; the last shares are filled up with states dealt twice.
+        The states are assigned at random to the elites in equal shares: each state is predicted by one elite, and
+        the elites are still one batched product. The last shares are filled up with repeated states.
         """
         inputs = torch.cat((obs, action), dim=-1)
         count, elites = len(inputs), len(self.elites)

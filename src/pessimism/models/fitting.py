@@ -1,4 +1,4 @@
-"""Fitting a dynamics ensemble until held-out data say stop (Janner et al., 2019)."""
+"""Fitting a dynamics ensemble until its error on held-out data stops falling (Janner et al., 2019)."""
 
 import torch
 from torch import Tensor

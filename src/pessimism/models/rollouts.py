@@ -25,7 +25,7 @@ class RolloutPlan(NamedTuple):
     retain_epochs: int = 1
 
     def due(self, step: int) -> bool:
-        """Tell whether the model is fitted before the updates of this environment step."""
+        """Return whether the model is fitted before the updates of this environment step."""
         return (step - self.first_step) % self.train_every == 0
 
     def length(self, step: int) -> int:
@@ -45,8 +45,8 @@ class RolloutPlan(NamedTuple):
 class ModelReplay:
     """A replay whose batches are mostly imagined: k steps of a learned model from real states.
 
-    The agent that learns from it does not know. The imagined transitions are part of the state, as the
-    policies and models that made them are gone.
+    The agent is the same as without a model. The imagined transitions are part of the state: the policies and
+    models that made them no longer exist.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """When an imagined episode ends: the tasks' own conditions, as functions of the next observation.
 
-They are part of what MBPO is told about a task. Conditions are those of the real environments, so that
-MBPO's own slip for Hopper (a bound on one side only) is not repeated.
+MBPO is given them with a task. Conditions are those of the real environments: MBPO's released code bounds Hopper
+on one side only.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def inverted_pendulum(obs: Tensor) -> Tensor:
 
 
 def never(obs: Tensor) -> Tensor:
-    """Go on for ever (HalfCheetah)."""
+    """Never terminate (HalfCheetah)."""
     return torch.zeros(len(obs), dtype=torch.bool, device=obs.device)
 
 

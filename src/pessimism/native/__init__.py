@@ -1,1 +1,1 @@
-"""What is written in C++ where torch's compiler leaves time on the table; the torch code stays the reference."""
+"""What is written in C++ where torch's compiler is too slow; the torch code is the reference."""

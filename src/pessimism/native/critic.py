@@ -45,7 +45,7 @@ def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
     reason = next((text for text, met in conditions.items() if not met), None)
     if reason is not None:
         return reason
-    library = load()  # which builds it: asked for when nothing else is against it
+    library = load()  # which builds the library: only if nothing else speaks against it
     if isinstance(library, str):
         return library
     if critic.precision == "bfloat16" and not library.tiles:
@@ -129,7 +129,7 @@ class CriticUpdate:
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Take one step of the optimizer and of the average. Returns the loss and the values before: [N, B, K].
 
-        The third is what `target_values` would now say of `next_inputs` [B, obs + act].
+        The third is what `target_values` would now return for `next_inputs` [B, obs + act].
         """
         target, values, losses = target.contiguous(), self._values(inputs), torch.empty(self.members)
         next_values = None if next_inputs is None else self._values(next_inputs)
@@ -165,7 +165,7 @@ class CriticUpdate:
         return torch.empty(self.members, len(inputs), self.atoms)
 
     def _problem(self, inputs: Tensor, targets: int) -> "ctypes._CArgObject":
-        """Describe the tensors: anew when the module was given other memory since the last call."""
+        """Describe the tensors; again when the module's memory has changed since the last call."""
         key = (self.optimizer.targets[0].data_ptr(), *inputs.shape, targets, torch.get_num_threads())
         if key != self.key:
             self.key, (_, batch, width, _, threads) = key, key

@@ -34,7 +34,7 @@ def _xavier_(net: nn.Module, heads: int) -> None:
 
 
 class Actor(nn.Module):
-    """A policy. Calls of `mode` and `sample` change nothing."""
+    """A policy. `mode` and `sample` have no side effects."""
 
     action_size: int
 
@@ -80,7 +80,7 @@ class SquashedGaussianActor(Actor):
         self.net = two_hidden_layers(obs_size, hidden, 2 * action_size) if net is None else net
 
     def xavier_(self) -> None:
-        """Draw the weights anew as SAC, REDQ and MBPO do: Xavier uniform, the last layer's two heads apart."""
+        """Draw the weights again as SAC, REDQ and MBPO do: Xavier uniform, the last layer's two heads apart."""
         _xavier_(self.net, heads=2)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,7 +125,7 @@ class NoisyActor(Actor):
         self.register_buffer("std", torch.tensor(float(noise(0))))
 
     def xavier_(self) -> None:
-        """Draw the weights anew, Xavier uniform."""
+        """Draw the weights again, Xavier uniform."""
         _xavier_(self.net, heads=1)
 
     def mode(self, obs: Tensor) -> Tensor:
@@ -176,5 +176,5 @@ class PixelActor(Actor):
         return self.policy.sample_for_update(self.trunk(features), noise)
 
     def advance(self, step: int) -> None:
-        """Hear of the environment step."""
+        """Follow the noise's schedule."""
         self.policy.advance(step)

@@ -45,7 +45,7 @@ class BatchNormBody(nn.Sequential):
 class XQCCritic(EnsembleCritic):
     """BatchNorm critics with weights of length 1 (Palenicek et al., XQC).
 
-    Online and target critics see the current and the next pairs of an update as one batch, so that both are
+    Online and target critics see the current and the next pairs of an update as one batch: both are
     normalised by the same statistics. The policy is judged by the running statistics.
     """
 

@@ -41,8 +41,8 @@ def compiled(function: Callable[P, R], device: torch.device) -> Callable[P, R]:
     """Return `function` as one compiled graph; it may take gradients inside (torch >= 2.13).
 
     On a processor the calls between the graph's kernels are compiled too: from Python they take 2 % of an
-    update. On a GPU they are recorded and played back (CUDA graphs). What is played back leaves its results in
-    the same memory each time, so that they are copied.
+    update. On a GPU they are recorded and replayed (CUDA graphs). A replayed graph writes its results to
+    the same memory each time, so they are copied.
     """
     recorded = device.type == "cuda"
     option = "triton.cudagraphs" if recorded else "cpp_wrapper"

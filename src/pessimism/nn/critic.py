@@ -89,7 +89,7 @@ class EnsembleCritic(nn.Module):
         return copy.deepcopy(self).requires_grad_(False)
 
     def xavier_(self) -> None:
-        """Draw the weights anew as SAC, REDQ and MBPO do; spectral layers, whose scale is fixed, stay."""
+        """Draw the weights again as SAC, REDQ and MBPO do, except in spectral layers, whose scale is fixed."""
         for layer in self.modules():
             if isinstance(layer, EnsembleLinear) and layer not in self.spectral:
                 xavier_(layer.weight)
@@ -125,11 +125,11 @@ class PixelCritic(nn.Module):
 
 
 class ResidualCritic(EnsembleCritic):
-    """A critic whose body ends in a residual block, evaluated in another order than it is written.
+    """A critic whose body ends in a residual block, with its last two layers merged.
 
-    Nothing stands between the block's outer layer and the head, so that (H W) V = H (W V): the two layers'
-    matrices meet first, and as V is narrow, no batch is ever multiplied with the square W, neither forward
-    nor backward. That is half of the critic's operations.
+    There is no activation between the block's outer layer and the head, so (H W) V = H (W V): the two layers'
+    matrices are multiplied first. As V is narrow, no batch is ever multiplied with the square W, neither forward nor
+    backward. That saves half of the critic's operations.
     """
 
     def __init__(

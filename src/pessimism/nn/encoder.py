@@ -11,13 +11,13 @@ LARGEST = 255.0  # of a pixel
 
 
 class Crop(NamedTuple):
-    """Cuts a window of `size` pixels out of pictures whose borders are repeated `padding` pixels outwards.
+    """Cuts a window of `size` pixels out of images whose borders are repeated `padding` pixels outwards.
 
-    With a padding of 4 and a window as large as the picture it is DrQ's random shift, with none and a smaller
+    With a padding of 4 and a window as large as the image it is DrQ's random shift, with none and a smaller
     window CURL's random crop. A window's place is its upper left corner, one for all frames of a stack.
     """
 
-    picture: int  # height and width of the pictures
+    image: int  # height and width of the images
     size: int  # height and width of the windows
     padding: int
     places: int  # how many places a random window may take along an axis
@@ -28,18 +28,18 @@ class Crop(NamedTuple):
 
     def centre(self, count: int) -> Tensor:
         """Return the place in the middle, for acting: [B, 2]."""
-        return torch.full((count, 2), (self.picture + 2 * self.padding - self.size) // 2)
+        return torch.full((count, 2), (self.image + 2 * self.padding - self.size) // 2)
 
     def __call__(self, frames: Tensor, place: Tensor) -> Tensor:
         """Cut and stack: frames [B, stack, H, W, C] (bytes), place [B, 2] -> [B, stack * C, size, size] (bytes).
 
-        Only indices are computed, so that neither the padded picture nor a second copy is made. The result
-        lies in memory with its channels last, as the convolutions take it fastest.
+        Only indices are computed: neither the padded image nor a second copy is made. The result is in
+        channels-last memory format, which is fastest for the convolutions.
         """
         within = torch.arange(self.size, device=frames.device)
         corner = place.to(frames.device) - self.padding
-        rows = (corner[:, 0, None] + within).clamp(0, self.picture - 1)  # [B, size]
-        columns = (corner[:, 1, None] + within).clamp(0, self.picture - 1)
+        rows = (corner[:, 0, None] + within).clamp(0, self.image - 1)  # [B, size]
+        columns = (corner[:, 1, None] + within).clamp(0, self.image - 1)
         item = torch.arange(len(frames), device=frames.device)
         pixels = frames.permute(0, 2, 3, 1, 4)  # [B, H, W, stack, C]
         window = pixels[item[:, None, None], rows[:, :, None], columns[:, None, :]]  # [B, size, size, stack, C]

@@ -23,7 +23,7 @@ def xavier_(weight: Tensor) -> Tensor:
 
 
 def unit_orthogonal_(module: nn.Module) -> None:
-    """Draw all linear layers anew, orthogonal with gain 1 (DrQ-v2, SAC-AE, CURL); spectral ones stay."""
+    """Draw all linear layers again, orthogonal with gain 1 (DrQ-v2, SAC-AE, CURL), except spectral ones."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear):
             nn.init.orthogonal_(layer.weight)
@@ -140,8 +140,8 @@ class ResidualBlock(nn.Module):
 class UnitLinear(nn.Module):
     """N linear layers without a bias, [N, B, in] -> [N, B, out], each unit's weights a vector of length 1 (XQC).
 
-    A normalisation that follows makes the weights' length irrelevant to the outputs; held at 1, they do not grow,
-    and the learning rate keeps its meaning.
+    After a normalisation the length of the weights has no effect on the outputs. Fixed at 1, it does not grow, and
+    the effective learning rate stays the same.
     """
 
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
@@ -180,8 +180,8 @@ class EnsembleBatchNorm(nn.Module):
     """Batch normalisation with statistics, a gain and a bias for each member: [N, B, size] -> [N, B, size].
 
     `running_mean` and `running_var` follow the batches that are normalised by their own statistics, and replace
-    those in all other calls, so that one observation is enough. Variances are those of the batch itself (1/B), and
-    `momentum` is the share that is kept, both as in Flax.
+    those in all other calls, where a single observation is enough. Variances are those of the batch itself (1/B),
+    and `momentum` is the share that is kept, both as in Flax.
     """
 
     running_mean: Tensor
@@ -215,7 +215,7 @@ class EnsembleDropout(nn.Module):
     """Dropout whose masks are a random stream of their own: [N, B, size] -> [N, B, size].
 
     The mask of call t is a hash of (key, t, place). The key is drawn with the first weights, and the number of
-    calls is a buffer, so that state_dict() holds the whole stream. Compiled and eager masks are the same.
+    calls is a buffer: state_dict() holds the whole stream. Compiled and eager masks are the same.
     """
 
     key: Tensor

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 class Adam(nn.Module):
     """Adam (Kingma and Ba, 2015), as a module whose state is buffers.
 
-    torch.optim.Adam breaks the graph when it is called inside a compiled function; this one does not,
-    so that a whole update, from the target to the averaged weights, is one graph. Its state is part of
+    torch.optim.Adam breaks the graph when it is called inside a compiled function; this one does not:
+    a whole update, from the target to the averaged weights, is one graph. Its state is part of
     the agent's `state_dict` like any other tensor. The learning rate is `lr` times `share`, which a schedule may
     change: it is a function of the environment step and no state.
     """

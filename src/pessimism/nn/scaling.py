@@ -1,4 +1,4 @@
-"""A scale for rewards, so that a critic with a bounded support fits any task."""
+"""A scale for rewards, with which a critic with a bounded support fits any task."""
 
 import torch
 from torch import Tensor, nn
@@ -7,8 +7,8 @@ from torch import Tensor, nn
 class RewardScale(nn.Module):
     """The standard deviation of the running discounted return of the training episodes (XQC's released code).
 
-    Rewards are divided by it as it is when they are learned from, so that all that an agent remembers keeps the
-    task's own units. All state is buffers.
+    Rewards are divided by its current value when they are learned from. What is stored keeps the task's own
+    units. All state is buffers.
     """
 
     running: Tensor

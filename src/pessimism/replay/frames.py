@@ -24,7 +24,7 @@ class FrameReplay:
     Slots and transitions are numbered as they come. `slot_of` leads from a transition to its slot and
     `number_of` from a slot to the transitions before it. A transition can be sampled while the frames of its
     stack are in the ring, and once its window of n steps is there or its episode has ended. Either is monotonic
-    in its number, so what can be sampled is a range of numbers, and nothing is drawn in vain.
+    in its number, so what can be sampled is a range of numbers, and no draw is rejected.
 
     With `file` the frames are in a file instead of in memory.
     """

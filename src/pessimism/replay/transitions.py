@@ -15,7 +15,7 @@ from pessimism.types import Agent, Array, Batch, Metrics, Observation, Transitio
 class TransitionReplay:
     """A ring of float32 rows [obs | action | reward | discount | next_obs].
 
-    A transition is one row, so that all U batches of an environment step are one gather. A row sums the discounted
+    A transition is one row: all U batches of an environment step are one gather. A row sums the discounted
     rewards of up to `n_step` steps, fewer at an episode's end, and bootstraps from the observation after them,
     unless the episode terminated there. The last steps, whose window is not full yet, are in `window`. With
     `file` the rows are in a file instead of in memory.
@@ -138,9 +138,9 @@ class TransitionReplay:
 def zeros(rows: int, width: int, kind: type[np.generic], file: Path | None = None) -> Tensor:
     """Return zeros [rows, width], in memory or in a file.
 
-    The operating system hands out memory as it is written to; torch.zeros takes all of it at once. A file is
-    sparse until it is full. It loses its name as soon as it is open: its contents come from the checkpoint, and
-    its room on the disk is free again when the process ends, however it ends.
+    The operating system provides memory as it is written to; torch.zeros takes all of it at once. A file is
+    sparse until it is full. Its name is removed as soon as it is open: its contents come from the checkpoint, and
+    its space on the disk is free again when the process ends, however it ends.
     """
     if file is not None:
         return _mapped(file, (rows, width), kind)
@@ -156,8 +156,8 @@ def zeros(rows: int, width: int, kind: type[np.generic], file: Path | None = Non
 def draw(valid: range, count: int, generator: torch.Generator, held_out_every: int) -> Tensor:
     """Draw `count` of the valid transitions' numbers, with replacement, none of them held out.
 
-    Every `held_out_every`-th transition is held out: those whose number it divides. The others are numbered
-    through, so that nothing is drawn in vain.
+    Every `held_out_every`-th transition is held out: those whose number it divides. The others have
+    consecutive numbers: no draw is rejected.
     """
     if not held_out_every:
         return valid.start + torch.randint(len(valid), (count,), generator=generator)

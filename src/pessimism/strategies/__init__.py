@@ -1,4 +1,4 @@
-"""How an ensemble is read: each strategy drops into any agent that has several critics."""
+"""How an ensemble is read: each strategy works with any agent that has several critics."""
 
 from pessimism.strategies.bandit import BanditPenalty, ExponentialWeights
 from pessimism.strategies.base import Pessimism

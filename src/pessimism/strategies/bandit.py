@@ -59,7 +59,7 @@ class ExponentialWeights(nn.Module):
 
 
 class BanditPenalty(FixedPenalty):
-    """GPL-SAC-TOP (App. D.2): mean - beta W, with beta one of the arms, drawn anew for each episode."""
+    """GPL-SAC-TOP (App. D.2): mean - beta W, with beta one of the arms, drawn for each episode."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class Pessimism(nn.Module):
         raise NotImplementedError
 
     def actor_value(self, values: Values) -> Values:
-        """Return the value that the policy climbs."""
+        """Return the value that the policy ascends."""
         raise NotImplementedError
 
     def advance(self, step: int) -> None:

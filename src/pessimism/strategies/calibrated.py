@@ -42,7 +42,7 @@ class CalibratedPenalty(FixedPenalty):
     is set per task. A bias smaller than its standard error moves nothing. The window is short, `fewest`
     episodes or T / 4 steps: beta itself averages over a longer time, and what older episodes show has passed.
     Nothing is measured for the first `wait` x T steps: untrained critics are wrong for reasons that no beta
-    can mend.
+    can fix.
     """
 
     steps: Tensor

@@ -1,4 +1,4 @@
-"""Rules that take a smallest estimate."""
+"""Strategies that take the smallest estimate."""
 
 import math
 
@@ -24,7 +24,7 @@ class ClippedMinimum(Pessimism):
 class SubsetMinimum(Pessimism):
     """REDQ (Chen et al., 2021): the lowest of M random critics for the target, the mean for the actor.
 
-    The subset is a mask over the members, so that the update's graph has one shape for all subsets. A
+    The subset is a mask over the members: the update's graph has one shape for all subsets. A
     fractional M draws one critic more as often as the fraction says.
     """
 

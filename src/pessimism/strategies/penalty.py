@@ -82,7 +82,7 @@ class LearnedPenalty(FixedPenalty):
         super().__init__(beta, optimism=optimism, disagreement=disagreement)
         self.beta.requires_grad_(True)
         self.optimizer = torch.optim.Adam([self.beta], lr=lr, betas=(beta1, 0.999))
-        # The optimizer works on buffers of this module, so that state_dict() is the whole state.
+        # The optimizer works on buffers of this module: state_dict() is the whole state.
         self.register_buffer("step", torch.zeros((), device="cpu"))  # torch.optim counts there on every device
         self.register_buffer("exp_avg", torch.zeros_like(self.beta))
         self.register_buffer("exp_avg_sq", torch.zeros_like(self.beta))

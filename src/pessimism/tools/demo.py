@@ -14,7 +14,7 @@ from pessimism.training.loop import Callback
 from pessimism.training.run import run
 from pessimism.training.state import Progress
 
-# GPL-SAC's settings but for size and haste: half the critics, half the batch, fewer random steps, and larger
+# GPL-SAC's settings, made smaller and faster: half the critics, half the batch, fewer random steps, and larger
 # learning rates, as a run has a fiftieth of the paper's steps.
 TASK = {
     "env": "InvertedDoublePendulum-v4",
@@ -45,7 +45,7 @@ class UntilSolved(Callback):
             self.in_a_row = self.in_a_row + 1 if metrics["eval/mean_reward"] >= SOLVED else 0
 
     def on_step(self, progress: Progress) -> bool:
-        """Go on until there were enough of them."""
+        """Return False once there were enough of them."""
         return self.in_a_row < IN_A_ROW
 
 
@@ -80,7 +80,7 @@ def _drawn(what: str, draw: Callable[[Path], Path], run: Path) -> str:
 
 
 def solved(path: Path) -> bool:
-    """Tell whether a run's last evaluations solve the task."""
+    """Return whether a run's last evaluations solve the task."""
     try:
         _, returns = read_metrics(path)["eval/mean_reward"]
     except (UserError, KeyError):

@@ -1,4 +1,4 @@
-"""Scripts in benchmarks/ and studies/: --help from their docstring, and mistakes answered with one line."""
+"""Scripts in benchmarks/ and studies/: --help from their docstring, and mistakes reported in one line."""
 
 import argparse
 import sys

@@ -19,7 +19,7 @@ CHECKSUM = "crc32"  # its name in the header
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write one safetensors file with a header of texts, whole or not at all.
 
-    Missing directories are made, and a link is followed. What is there and no regular file is refused.
+    Missing directories are made, and a link is followed. A path that exists and is not a regular file is refused.
     """
     try:
         target = path.resolve()  # renaming onto a link would replace the link

@@ -50,10 +50,10 @@ def linear(start: float, end: float, steps: int) -> Schedule:
 def build_strategy(settings: StrategySettings, **offered: Any) -> Pessimism:  # noqa: ANN401
     """Build the strategy by which the critics are read: the class that its entry names.
 
-    The class is given the entry's fields and, of what is `offered`, the arguments that it asks for.
+    The class is given the entry's fields, and those `offered` arguments that it has parameters for.
     """
     strategy: type[Pessimism] = implementation(settings.implementation)
-    arguments = settings.model_dump(exclude={"name", "samples"})  # samples are the critics' affair
+    arguments = settings.model_dump(exclude={"name", "samples"})  # samples are for the critics
     if isinstance(settings, PenaltySettings):  # these two become functions
         arguments["disagreement"] = implementation(MEASURES[arguments.pop("measure")])
         arguments["optimism"] = linear(arguments["optimism"], 0.0, arguments.pop("optimism_steps"))
@@ -61,7 +61,7 @@ def build_strategy(settings: StrategySettings, **offered: Any) -> Pessimism:  # 
 
 
 def build_critic(settings: CriticSettings, inputs: int, samples: int = 1) -> EnsembleCritic:
-    """Build the ensemble of critics. Its form takes of the settings what it has arguments for."""
+    """Build the ensemble of critics. Its form is given those settings that it has parameters for."""
     form: Callable[..., EnsembleCritic] = implementation(CRITIC_FORMS[settings.form])
     return form(inputs, **_accepted(form, settings.model_dump() | {"samples": samples}))
 
@@ -109,7 +109,7 @@ def build_networks(config: Config, obs_size: int, action_size: int) -> tuple[Vec
 
 @contextmanager
 def first_weights(seed: int, name: str = "weights") -> Iterator[None]:
-    """Let torch's own random numbers be a function of the seed, and leave them as they were."""
+    """Seed torch's global random numbers for a block, and restore them after it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(seed, name))
         yield
@@ -150,7 +150,7 @@ def _follow_rate(config: Config) -> float:
 
 
 def compiles(config: Config) -> bool:
-    """Say whether updates are compiled: as asked for, where there is a compiler."""
+    """Return whether updates are compiled: if asked for and there is a compiler."""
     return config.compile and compiler() is not None
 
 
@@ -278,7 +278,7 @@ def build_model(settings: ModelSettings, config: Config, real: TransitionReplay)
 
 
 def build_budget(config: Config) -> Budget:
-    """Say what happens when."""
+    """Build the plan of the loop: how long to train, and what to do how often."""
     return Budget(
         steps=config.steps,
         random_steps=config.random_steps,

@@ -1,11 +1,11 @@
-"""Checkpoints that are whole or not there, and a replay that is written once.
+"""Checkpoints, written completely or not at all, and a replay whose transitions are written once.
 
     checkpoints/step_000001000/{tensors.safetensors, state.json}
     replay/rows_000000000000_000000001000.safetensors, ...
 
-A checkpoint is a directory that is written aside, flushed, and then renamed. It names the replay files
-that belong to it; each holds the transitions that came since the checkpoint before, so that the cost of
-a checkpoint does not grow with the replay. Tensors are safetensors, the rest is JSON: nothing is unpickled.
+A checkpoint is a directory that is written under a temporary name, flushed, and then renamed. It names the replay
+files that belong to it; each holds the transitions since the checkpoint before, so the cost of a checkpoint does
+not grow with the replay. Tensors are safetensors, the rest is JSON: nothing is unpickled.
 All that is read has a checksum, and its names, shapes and types are those that the settings build.
 """
 
@@ -43,7 +43,7 @@ NAME, ROWS = re.compile(r"step_(\d{9,})"), re.compile(r"rows_\d{12,}_\d{12,}\.sa
 
 
 class Checkpoint(NamedTuple):
-    """What a run needs to go on."""
+    """What a run needs to resume."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -79,7 +79,7 @@ class CheckpointStore:
             state = {"format": FORMAT, "segments": segments, "tensors": fingerprint(temporary / TENSORS)}
             write_file(temporary / STATE, sealed({**state, **checkpoint.state}))
             final = temporary.with_suffix("")
-            if final.exists():  # a run that resumed from an older checkpoint comes by here again
+            if final.exists():  # left by a run that has since resumed from an older checkpoint
                 shutil.rmtree(final)
             temporary.rename(final)
             flush_directory(self.checkpoints)
@@ -200,7 +200,7 @@ class CheckpointStore:
 
 
 def _holds_rows(path: Path, count: int, like: Tensor) -> bool:
-    """Tell whether a replay file holds so many rows of the shape and type of `like`, without reading them."""
+    """Return whether a replay file holds `count` rows of the shape and type of `like`, without reading them."""
     with safe_open(path, framework="pt") as file:
         if list(file.keys()) != ["rows"]:
             return False
@@ -235,14 +235,14 @@ def misfit(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], growing:
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Tell whether all entries are numbers. A single one may be -inf: log alpha where there is no entropy."""
+    """Return whether all entries are numbers. A single one may be -inf: log alpha where there is no entropy."""
     if not tensor.is_floating_point():
         return True
     return bool(torch.isfinite(tensor).all() if tensor.dim() else tensor < math.inf)
 
 
 def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Give each tensor memory of its own, as safetensors asks."""
+    """Give each tensor its own memory, as safetensors requires."""
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 

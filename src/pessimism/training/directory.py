@@ -71,7 +71,7 @@ class RunDirectory:
 
     @property
     def done(self) -> dict[str, Any] | None:
-        """The summary of a finished run. A damaged one is none: the run then looks at its last checkpoint."""
+        """The summary of a finished run; None if it is missing or damaged: the last checkpoint then decides."""
         path = self.path / records.DONE
         try:
             return unsealed(path, older=frozenset(("step", "episodes"))) if path.exists() else None
@@ -113,8 +113,8 @@ def read_config(path: Path) -> Config:
 
 
 def manifest(config: Config) -> dict[str, Any]:
-    """Return what the numbers of a run may depend on beside its settings."""
-    import torch  # late: a directory is read by commands that need nothing heavy
+    """Return what the numbers of a run depend on beside its settings: versions, machine, threads."""
+    import torch  # late: commands that only read a directory do not load torch
 
     has_amx = bool(torch.cpu.get_capabilities().get("amx_bf16"))
     packages = ("pessimism", "torch", "numpy", "gymnasium", "mujoco")
@@ -133,11 +133,11 @@ def manifest(config: Config) -> dict[str, Any]:
 
 
 class TornError(Exception):
-    """A file that is not what was written."""
+    """A file whose content is not what was written."""
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file aside, flush it to the disk and rename it: whole or not there."""
+    """Write a file completely or not at all: under a temporary name, flushed, then renamed."""
     temporary = path.with_name(path.name + WRITING)
     write_file(temporary, content)
     temporary.replace(path)
@@ -159,7 +159,7 @@ def flush_file(path: Path) -> None:
 
 
 def flush_directory(path: Path) -> None:
-    """Flush the names in a directory, where its file system can."""
+    """Flush the entries of a directory, where the file system supports it."""
     descriptor = os.open(path, os.O_RDONLY)
     with contextlib.suppress(OSError):
         os.fsync(descriptor)
@@ -198,7 +198,7 @@ def fingerprint(path: Path) -> dict[str, int]:
 
 
 def verify(path: Path, expected: Mapping[str, Any]) -> None:
-    """Refuse a file that is missing, or another than the one whose fingerprint was taken."""
+    """Refuse a file that is missing, or whose fingerprint has changed."""
     if not path.is_file():
         raise TornError(f"{path.name} is missing")
     if fingerprint(path) != {"bytes": expected["bytes"], "crc32": expected["crc32"]}:

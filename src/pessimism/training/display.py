@@ -1,4 +1,4 @@
-"""What the user sees of a run while it goes on: a live line in a terminal, plain lines elsewhere."""
+"""What the user sees during a run: a live line in a terminal, plain lines elsewhere."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -19,7 +19,7 @@ SHOWN = {
 
 
 class Display(Callback):
-    """Shows return, beta, bias, speed and time left. Where nobody reads it any more, the run stops."""
+    """Shows return, beta, bias, speed and time left. When its output is closed, the run stops."""
 
     def __init__(self, console: Console, steps: int, step: int, first_update: int | None = None) -> None:
         """`first_update`: the step at which torch compiles for a while, if it does."""
@@ -53,14 +53,14 @@ class Display(Callback):
         return not (isinstance(self.console, Terminal) and self.console.closed)
 
     def on_learning(self, done: int, due: int) -> None:
-        """Show how far the updates of an episode are; where there is no live display, at every tenth of them."""
+        """Show the progress of an episode's updates; without a live display, at every tenth of them."""
         text = f"learning from {done} of {due} steps"
         self.progress.update(self.task, description=text)
         if not self.live and 10 * done // due > 10 * (done - 1) // due:
             self.console.print(text, highlight=False, soft_wrap=True)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Show new numbers; a finished evaluation also leaves a line where there is no live display."""
+        """Show new numbers; without a live display, a finished evaluation also prints a line."""
         for name, (label, pattern) in SHOWN.items():
             if name in metrics:
                 self.texts[label] = pattern.format(metrics[name])

@@ -25,11 +25,11 @@ def run_episodes(
     keep_obs: bool = True,
     limit: int = EPISODE_LIMIT,
 ) -> list[Episode]:
-    """Run one episode in each environment, in step, so that the policy is asked for all at once.
+    """Run one episode in each environment, in lockstep: the policy computes all actions in one call.
 
     Finished episodes keep their place in the batch: the numbers of one do not depend on the others' lengths.
     An episode of `limit` steps is cut there, as by a time limit: an environment may have none.
-    The observations of ten episodes of 500 steps are 0.3 GB of images, which a caller can do without.
+    Without `keep_obs` the observations are dropped: those of ten episodes of 500 images are 0.3 GB.
     """
     obs = torch.stack([torch.from_numpy(env.reset(seed)) for env, seed in zip(envs, seeds, strict=True)])
     tracks: list[list[tuple[Tensor, Tensor, Tensor, float]]] = [[] for _ in envs]
@@ -61,7 +61,7 @@ class OwnEpisodes:
         self.make_env, self.episodes, self.limit = make_env, episodes, limit
         self.envs: list[ControlEnv] = []
         self.say: Callable[[str], None] = lambda line: None
-        self.said = False  # that the limit struck
+        self.said = False  # whether the limit was reported
 
     def opened(self, count: int) -> list[ControlEnv]:
         """Return so many environments."""
@@ -70,7 +70,7 @@ class OwnEpisodes:
         return self.envs[:count]
 
     def repeats(self, seed: int) -> bool:
-        """Play a few random steps twice from one seed, and tell whether they were the same."""
+        """Play a few random steps twice from one seed, and return whether they were the same."""
         (env,) = self.opened(1)
         first, second = (_tried(env, seed) for _ in range(2))
         return first == second

@@ -63,7 +63,7 @@ class Policy(nn.Module):
 
 
 def export_policy(agent: ActorCritic, env: ControlEnv, path: Path) -> Exported:
-    """Write the policy of an agent as ONNX, once it was found to give the same actions as torch."""
+    """Write the policy of an agent as ONNX, after checking that it gives the same actions as torch."""
     try:
         import onnxruntime
         import onnxscript  # noqa: F401  torch's exporter needs it

@@ -35,12 +35,12 @@ NOT_REPEATED = (
 
 
 class Every(NamedTuple):
-    """A clock that is due every `period` environment steps; 0 is never."""
+    """Something that happens every `period` environment steps; 0: never."""
 
     period: int
 
     def __call__(self, step: int) -> bool:
-        """Tell whether it is time."""
+        """Return whether it happens at this step."""
         return self.period > 0 and step % self.period == 0
 
 
@@ -60,14 +60,14 @@ class Budget(NamedTuple):
     learn_at: Literal["step", "episode"] = "step"  # when the updates of a step are made
 
     def learns(self, step: int) -> bool:
-        """Tell whether updates belong to a step."""
+        """Return whether updates follow this step."""
         return step > self.random_steps and step % self.update_every == 0
 
     def groups(self, step: int) -> tuple[list[int], list[bool]]:
         """Return how the critic updates of a step are grouped: their numbers, and whether the policy's follows.
 
-        The policy is updated after every `policy_every` critic updates of the run, which need not divide those of
-        a step: with 2 and 3, the groups of the first steps are [2], [1, 1], [2], and the policy's follow the second
+        The policy is updated after every `policy_every` critic updates of the run, a number that does not have to
+        divide those of a step: with 2 and 3, the groups of the first steps are [2], [1, 1], [2], and the policy's follow the second
         step's first and the third step's only group.
         """
         count, every = self.updates_per_step, self.policy_every or self.updates_per_step
@@ -198,7 +198,7 @@ class Trainer:
             self.td_errors.add(self.agent.validate(held_out))
 
     def _signals(self) -> dict[str, float]:
-        """Return what can be known of the bias without episodes of the meter's own."""
+        """Return signals of the bias that need no extra episodes."""
         training = self.training_bias.metrics() if self.training_bias else {}
         return self.td_errors.take() | training
 
@@ -251,13 +251,13 @@ class Trainer:
             callback.on_metrics(step, metrics)
 
     def _check_finite(self, metrics: dict[str, float]) -> None:
-        """Stop a run that has diverged, before a checkpoint of it takes the place of a good one."""
+        """Stop a run that has diverged, before its checkpoint replaces a good one."""
         for name, value in metrics.items():
             if not np.isfinite(value):
                 raise UserError(f"{name} became {value} by step {self.progress.step}; the last checkpoint is kept")
 
     def _diverged(self) -> str:
-        """Say which networks hold what is not a number; an empty text if none does."""
+        """Name the networks with weights that are not numbers; an empty text if there are none."""
         bad = [name for name, tensor in self.agent.state_dict().items() if not is_finite(tensor)]
         networks = dict.fromkeys(name.partition(".")[0] for name in bad)
         return f"{' and '.join(networks)} diverged ({bad[0]} is not a number)" if bad else ""
@@ -285,7 +285,7 @@ class Trainer:
         return Checkpoint(progress.step, tensors, state)
 
     def restore(self, checkpoint: Checkpoint, *, inexact: bool = False) -> bool:
-        """Go back to a checkpoint, and return whether exactly.
+        """Restore a checkpoint, and return whether the restore is exact.
 
         The newest episode is played again, action by action. Where the environment does not repeat it, the
         checkpoint is refused or, if `inexact`, that episode is cut off there and a new one begins.

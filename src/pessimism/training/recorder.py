@@ -43,16 +43,18 @@ class Recorder:
         self.started = time.time()
 
     def resume(self, trainer: Trainer) -> tuple[int, list[str]]:
-        """Bring the trainer to the newest whole checkpoint; return its step and what there is to say about it."""
+        """Restore the newest intact checkpoint; return its step, and a line for each problem."""
         checkpoint, torn = self.store.load(trainer.replay, lambda: trainer.checkpoint().tensors)
         if checkpoint:
             check_same(self.config, checkpoint, self.directory.path)
             if not self._restored(trainer, checkpoint):
-                torn.append("the environment did not repeat its newest episode: a new one begins, not exactly")
+                torn.append(
+                    "the environment did not repeat its newest episode: a new one begins, so this resume is not exact"
+                )
         return checkpoint.step if checkpoint else 0, torn
 
     def _restored(self, trainer: Trainer, checkpoint: Checkpoint) -> bool:
-        """Restore a checkpoint, and return whether exactly; one of another program is refused in one line."""
+        """Restore a checkpoint, and return whether exactly; one that cannot be read is refused in one line."""
         try:
             return trainer.restore(checkpoint, inexact=self.config.resume == "inexact")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -79,7 +81,7 @@ class Recorder:
         callbacks: Sequence[Callback],
         say: Callable[[str], None] = lambda line: None,
     ) -> list[str]:
-        """Open the files where the trainer is, and let it report to them; return what is wrong with them."""
+        """Open the log files at the trainer's step and connect them to it; return problems with them."""
         step, path, self.say = trainer.progress.step, self.directory.path, say
         there = self.store.state.get("files", dict.fromkeys(FILES))
         self.lines = {name: Lines(path / file, there[name]) for name, file in FILES.items()}
@@ -103,7 +105,7 @@ class Recorder:
         return [problem for problem in problems if problem]
 
     def _trackers(self, step: int) -> Iterator[Sink]:
-        """Open TensorBoard and W&B. TensorBoard is on by default, so a run goes on where it is not installed."""
+        """Open TensorBoard and W&B. TensorBoard is on by default, so it may be missing."""
         log, path = self.config.log, self.directory.path
         if log.tensorboard:
             try:
@@ -115,7 +117,7 @@ class Recorder:
             yield WandbSink(log.wandb, path, self.config.model_dump())
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for sink in self.sinks:
             sink.close()
         if "monitor" in self.lines:
@@ -140,7 +142,7 @@ class Recorder:
 
 
 def check_same(config: Config, checkpoint: Checkpoint, path: Path) -> None:
-    """Refuse settings that are not those which the checkpoint was made with."""
+    """Refuse settings other than those that the checkpoint was made with."""
     if changed := differences(validated(checkpoint.state["config"]), config):
         raise UserError(
             f"the checkpoint in {path} was made with other settings ({'; '.join(changed)}): "

@@ -1,4 +1,4 @@
-"""What a run takes of the machine, estimated before it starts."""
+"""Memory and disk that a run needs, estimated before it starts."""
 
 import math
 import os
@@ -17,7 +17,7 @@ MEMINFO, GROUP_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 
 
 class Needs(NamedTuple):
-    """Bytes that a run takes at the most."""
+    """Bytes that a run takes at most."""
 
     stored: int  # transitions, or frames
     ring: int  # of these, in memory or in `file`
@@ -51,7 +51,7 @@ class Needs(NamedTuple):
 
 
 def estimate_needs(config: Config, replay: Replay) -> Needs:
-    """Return what a run of this config takes at the most.
+    """Return what a run of this config takes at most.
 
     The kept checkpoints need the transitions that were in the ring at the oldest of them, in whole files of
     those between two checkpoints; the rest of the replay's state is in each, and in the one being written.
@@ -97,7 +97,7 @@ def agent_bytes(config: Config, obs_shape: Sequence[int], action_size: int) -> i
 
 
 def check_disk(places: Iterable[tuple[Path, int]]) -> None:
-    """Refuse what the disks have no space for; what is on the same disk adds up."""
+    """Refuse what does not fit on the disks; needs on the same disk add up."""
     totals: defaultdict[int, int] = defaultdict(int)
     for path, needed in places:
         place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
@@ -111,7 +111,7 @@ def check_disk(places: Iterable[tuple[Path, int]]) -> None:
 
 
 def free_memory() -> int:
-    """Return the bytes that the system can hand out without swapping; where it does not say, all it has."""
+    """Return the bytes that are available without swapping; where the system does not say, all of its memory."""
     if not MEMINFO.exists():
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     sizes = dict(line.split(":") for line in MEMINFO.read_text().splitlines())

@@ -1,4 +1,4 @@
-"""Run a config: check it, take its directory, go on where it was, train, and mark it done."""
+"""Run a config: check it, lock its directory, resume from its newest checkpoint, train, and mark it done."""
 
 import os
 import signal
@@ -55,12 +55,12 @@ class Result(NamedTuple):
 
 
 def default_path(config: Config) -> Path:
-    """Return the directory that a config's run lives in unless another is asked for."""
+    """Return the default directory of a config's run."""
     return Path("runs") / config.algorithm / task_folder(config.env) / f"seed_{config.seed}"
 
 
 def pixel_view(config: Config) -> PixelView | None:
-    """Return how the config's agent sees its environment, if it sees pictures."""
+    """Return how the config's agent sees its environment, if it sees images."""
     pixels = config.pixels
     return None if pixels is None else PixelView(pixels.size, pixels.stack, pixels.camera)
 
@@ -78,7 +78,7 @@ def env_factory(config: Config, **kwargs: Any) -> EnvFactory:  # noqa: ANN401
 
 
 def assemble(config: Config, make_env: EnvFactory | None = None, env: ControlEnv | None = None) -> Assembly:
-    """Build everything that a run needs in memory; nothing is written. `env` is to train in, if there is one."""
+    """Build everything that a run needs in memory; nothing is written. `env`: an existing one to train in."""
     _prepare_torch(config)
     make_env = make_env or env_factory(config)
     env = env or make_env()
@@ -109,7 +109,7 @@ def run(
     make_env: EnvFactory | None = None,
     console: Console | None = None,
 ) -> Result:
-    """Train until the config's steps are reached; the same call goes on with a run that was cut off."""
+    """Train until the config's steps are reached; the same call resumes an interrupted run."""
     console = console or Console(quiet=True)
     once = "" if not config.compile or is_built() else " and building the update in C++, which is done once"
     with announced(console, f"making the environment{once}"):
@@ -139,7 +139,7 @@ def record(assembly: Assembly, path: Path, callbacks: Sequence[Callback], consol
 
 
 def _train(assembly: Assembly, recorder: Recorder, callbacks: Sequence[Callback], console: Console) -> Progress:
-    """Go on from the newest checkpoint, recording everything."""
+    """Resume from the newest checkpoint and train, recording everything."""
     config, trainer = recorder.config, assembly.trainer
     step, torn = recorder.resume(trainer)
     for line in (*torn, *_start_lines(config, assembly.agent, step)):
@@ -160,10 +160,10 @@ def _train(assembly: Assembly, recorder: Recorder, callbacks: Sequence[Callback]
 def load_run(
     path: Path, *, trust_env: bool = False, say: Callable[[str], None] = lambda line: None
 ) -> tuple[Assembly, int]:
-    """Return a run as its newest checkpoint left it, and that checkpoint's step. Its directory stays untouched.
+    """Return a run at its newest checkpoint, and that checkpoint's step. Nothing in its directory changes.
 
-    A module that the run names as the home of its environment is imported only with `trust_env`. `say` is told
-    of checkpoints that are torn and skipped.
+    A module that the run names for its environment is imported only with `trust_env`. `say` is called with a
+    line for each damaged checkpoint that is skipped.
     """
     config = read_config(path)
     env = config.env if trust_env else known(config.env)
@@ -171,7 +171,7 @@ def load_run(
     for line in torn:
         say(line)
     if checkpoint is None:
-        raise UserError(f"the run in {path} has no checkpoint yet: let it train on")
+        raise UserError(f"the run in {path} has no checkpoint yet: train it further")
     check_same(config, checkpoint, path)
     assembly = assemble(config.model_copy(update={"compile": False, "env": env}))
     if problem := misfit(assembly.agent.state_dict(), checkpoint.part("agent")):
@@ -221,13 +221,13 @@ def _start_lines(config: Config, agent: ActorCritic, step: int) -> Iterator[str]
 
 
 class _Interruption(Callback):
-    """Ends a run after the current step once the process was asked to stop."""
+    """Ends a run after the current step when the process is asked to stop."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def on_step(self, progress: Progress) -> bool:
-        """Go on unless asked not to."""
+        """Return False once a stop was requested."""
         return not self.asked
 
 
@@ -244,7 +244,7 @@ def _interruption(console: Console) -> Iterator[_Interruption]:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         interruption.asked = True
-        console.print("stopping after this step, with a checkpoint; once more stops at once")
+        console.print("stopping after this step, with a checkpoint; a second time stops at once")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

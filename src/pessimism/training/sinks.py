@@ -1,4 +1,4 @@
-"""Where metrics go. Tensors have become floats before they arrive here."""
+"""Where metrics are written, as floats."""
 
 import hashlib
 import io
@@ -21,17 +21,17 @@ from pessimism.training.directory import replace_file
 
 
 class Sink(Protocol):
-    """Takes the metrics of an environment step."""
+    """Writes the metrics of an environment step."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Take named numbers."""
+        """Write named numbers."""
 
     def close(self) -> None:
-        """Flush and let go."""
+        """Flush and close."""
 
 
 class Lines:
-    """A text file that only grows, and that a resumed run cuts back to where its checkpoint was."""
+    """A text file that lines are appended to; a resumed run cuts it back to its checkpoint."""
 
     def __init__(self, path: Path, expected: Mapping[str, int] | None = None) -> None:
         """Open the file as it was at a checkpoint: `expected` is its fingerprint there, None where it was empty."""
@@ -43,7 +43,9 @@ class Lines:
             content = self.file.read(size) if size else b""
             if len(content) < size:
                 lost, content = size - len(content), content[: content.rfind(b"\n") + 1]
-                self.problem = f"{path.name} has lost {lost} bytes since the checkpoint; the lines there are stay"
+                self.problem = (
+                    f"{path.name} has lost {lost} bytes since the checkpoint; its remaining lines are kept"
+                )
             elif zlib.crc32(content) != checksum:
                 self.problem = f"{path.name} was changed since the checkpoint; it stays as it is"
             self.file.truncate(len(content))
@@ -56,7 +58,7 @@ class Lines:
             if os.fstat(self.file.fileno()).st_nlink == 0:
                 raise UserError(f"{self.path} was removed during the run: nothing more can be recorded there")
             rest = content
-            while rest:  # a disk that fills up may take a part
+            while rest:  # a disk that fills up may accept only a part
                 rest = rest[self.file.write(rest) :]
         self.size, self.checksum = self.size + len(content), zlib.crc32(content, self.checksum)
 
@@ -73,7 +75,7 @@ class Lines:
 
 @contextmanager
 def _reported(path: Path) -> Iterator[None]:
-    """Turn a disk's refusal into one line."""
+    """Report a failed write in one line."""
     try:
         yield
     except OSError as error:
@@ -84,7 +86,7 @@ def _reported(path: Path) -> Iterator[None]:
 
 
 class JsonLinesSink:
-    """One JSON object a line. What the clock says goes to a file of its own, so that the other is exact."""
+    """One JSON object per line. Times go to a separate file: the other is the same in every repetition."""
 
     def __init__(self, metrics: Lines, timing: Lines) -> None:
         self.metrics, self.timing = metrics, timing
@@ -121,7 +123,7 @@ class TensorBoardSink:
 
 
 class WandbSink:
-    """Weights and Biases; a resumed run continues under its id, which its directory decides."""
+    """Weights and Biases; a resumed run continues under its id, which follows from its directory."""
 
     def __init__(self, project: str, directory: Path, config: Mapping[str, Any]) -> None:
         try:
@@ -161,7 +163,7 @@ class EvaluationFile:
             self._write()
 
     def _is_there(self) -> bool:
-        """Tell whether the file holds what the checkpoint says; it may also hold what came after."""
+        """Return whether the file holds what the checkpoint says; it may also hold later evaluations."""
         try:
             with self.path.open("rb") as file, np.load(file, allow_pickle=False) as old:
                 count = len(self.steps)

@@ -21,7 +21,7 @@ def stream_seed(seed: int, name: str, *indices: int) -> int:
 
 
 def stream(seed: int, name: str, *indices: int) -> torch.Generator:
-    """Return a generator of its own for a named stream."""
+    """Return the generator of a named stream."""
     return torch.Generator().manual_seed(stream_seed(seed, name, *indices))
 
 
@@ -62,7 +62,7 @@ class Trace(NamedTuple):
         return cls(actions=actions, last=tensors["episode.last"].numpy(), **state)
 
     def same(self, other: "Trace") -> bool:
-        """Tell whether two traces are of one episode."""
+        """Return whether two traces are of the same episode."""
         return (self.total, self.checksum, self.over) == (other.total, other.checksum, other.over) and bool(
             np.array_equal(self.last, other.last)
         )
@@ -82,7 +82,7 @@ class Progress:
     checksum: int = 0  # of all observations before actions
 
     def add(self, obs: Observation, reward: float) -> None:
-        """Keep what a step started from and earned."""
+        """Add a step: the observation before it, and its reward."""
         self.episode_return += reward
         self.rewards.append(reward)
         self.checksum = zlib.crc32(np.ascontiguousarray(obs).tobytes(), self.checksum)
@@ -107,7 +107,7 @@ class Progress:
 
 
 class Averages:
-    """Running means of metrics, kept as tensors so that nothing waits for the device."""
+    """Running means of metrics, kept as tensors: reading them would wait for the device."""
 
     def __init__(self) -> None:
         self.sums: dict[str, torch.Tensor] = {}
@@ -124,7 +124,7 @@ class Averages:
         return {name: float(total) / self.counts[name] for name, total in self.sums.items()}
 
     def take(self) -> dict[str, float]:
-        """Return the means and start anew."""
+        """Return the means and start again."""
         means = self.means()
         self.sums, self.counts = {}, {}
         return means

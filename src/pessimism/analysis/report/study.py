@@ -185,7 +185,7 @@ def _with_times(suite: Suite) -> Suite:
 
 
 def _suite_files(places: Sequence[Path]) -> list[Path]:
-    """Return the suites of the directories, of their parents, and of what lies below."""
+    """Return the suites of the directories, of their parents, and of the directories below."""
     files = [
         file for place in places for file in (place.parent / records.SUITE, *sorted(place.rglob(records.SUITE)))
     ]

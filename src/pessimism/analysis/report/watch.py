@@ -53,7 +53,7 @@ class Watcher:
         self.refresh()
 
     def refresh(self) -> None:
-        """Make the page anew if a file has changed, or after a while."""
+        """Make the page again if a file has changed, or after a while."""
         now = signature(self.directories)
         if now == self.seen and time.monotonic() - self.made < AT_LEAST_EVERY:
             return

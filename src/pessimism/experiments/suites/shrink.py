@@ -20,7 +20,7 @@ def shrunk(
 ) -> Suite:
     """Return the suite with fewer seeds, other tasks, only its first `steps`, or everything shortened by `scale`.
 
-    `steps` cuts runs off: what is trained is the beginning of the full experiment, which can go on later.
+    `steps` cuts runs off: what is trained is the beginning of the full experiment, which can be resumed later.
     `scale` is the experiment in miniature: phases and periods shrink with it. `changes` are settings of all runs.
     """
     _check(suite, steps, scale, changes or {})

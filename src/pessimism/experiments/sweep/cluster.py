@@ -62,7 +62,7 @@ class Cluster:
 
 
 def check_answers(address: str) -> None:
-    """Refuse an address where nobody listens: Ray itself would try for many minutes."""
+    """Refuse an address where nothing listens: Ray itself would try for many minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or "/" in host:
         return  # auto, local, or a client's address

@@ -78,7 +78,7 @@ def plan(suite: Suite, jobs: Sequence[Job], root: Path, resources: Resources, co
     notes = [f"a worker has {threads} thread{'s' * (threads > 1)} and the speed of those here"]
     notes.append(f"{len(distinct)} distinct settings measured, {min(workers, PROCESSES)} at a time")
     notes.append(f"compiled updates take {share:.2f} of the uncompiled ones that were measured")
-    notes.append("evaluations are counted with episodes of full length, the machine as if nobody else used it")
+    notes.append("evaluations count with episodes of full length, the machine as if nothing else ran on it")
     if any(job.config().model is not None for job in jobs):
         notes.append("fitting MBPO's model comes on top: it takes from seconds to minutes each time")
     console.print("\n".join(notes), highlight=False, soft_wrap=True)
