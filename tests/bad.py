@@ -146,7 +146,7 @@ BAD_COMMANDS = {  # the command: the answer
     "train gpl-sac --config dotted.yaml": "write critic.members as a section, critic: {members: ...}",
     "train gpl-sac --config module.yaml": "the file names the environment evil:X-v0",
     "sweep gpl-sac --env Hopper-v4 --config module.yaml": "the file names the environment evil:X-v0",
-    "sweep gpl-sac --env Hopper-v4 --seeds 0": "0 is no seed at all",
+    "sweep gpl-sac --env Hopper-v4 --seeds 0": "0 contains no seed",
     "sweep gpl-sac --env Hopper-v4 --seeds 9-5": "did you mean 5-9",
     "sweep gpl-sac --env Hopper-v4 --seeds 1000000000": "10000 is the most",
     "sweep gpl-sac --env Hopper-v4 --workers 0": "0 is not a whole number from 1 to 1024",

@@ -127,7 +127,7 @@ def test_callbacks_of_sb3_and_things_that_are_none_are_refused():
     agent = SAC(PENDULUM, **FAST)
     with pytest.raises(UserError, match="derive from pessimism.Callback"):
         agent.learn(5, CheckpointCallback(1, "here"))
-    with pytest.raises(UserError, match="3 is no callback"):
+    with pytest.raises(UserError, match="3 is not a callback"):
         agent.learn(5, [3])
 
 
@@ -291,7 +291,7 @@ def test_wrappers_that_learn_are_found_in_a_list():
 
 def test_what_is_no_environment():
     for env, message in (
-        (3, "3 is no environment"),
+        (3, "3 is not an environment"),
         ([], "a list of environments"),
         (VecNormalize(make_vec_env("Pendulum-v1")), "VecNormalize changes what its environments return"),
     ):

@@ -54,7 +54,7 @@ def plot_run(run: Path) -> Path:
     """Draw the curve into the run's directory and return the image's path."""
     series = read_metrics(run)
     if "eval/mean_reward" not in series:
-        raise UserError(f"the run in {run} has no evaluation yet: let it train on")
+        raise UserError(f"the run in {run} has no evaluation yet: train it further")
     try:
         import matplotlib as mpl
     except ImportError:

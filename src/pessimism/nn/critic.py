@@ -128,7 +128,7 @@ class ResidualCritic(EnsembleCritic):
     """A critic whose body ends in a residual block, with its last two layers merged.
 
     There is no activation between the block's outer layer and the head, so (H W) V = H (W V): the two layers'
-    matrices are multiplied first. As V is narrow, no batch is ever multiplied with the square W, neither forward nor
+    matrices are multiplied first. As V is narrow, no batch is ever multiplied with the square W, forward or
     backward. That saves half of the critic's operations.
     """
 

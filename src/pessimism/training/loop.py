@@ -67,8 +67,8 @@ class Budget(NamedTuple):
         """Return how the critic updates of a step are grouped: their numbers, and whether the policy's follows.
 
         The policy is updated after every `policy_every` critic updates of the run, a number that does not have to
-        divide those of a step: with 2 and 3, the groups of the first steps are [2], [1, 1], [2], and the policy's follow the second
-        step's first and the third step's only group.
+        divide those of a step: with 2 and 3, the groups of the first steps are [2], [1, 1], [2], and the policy's
+        updates follow the second step's first group and the third step's only one.
         """
         count, every = self.updates_per_step, self.policy_every or self.updates_per_step
         steps_before = (step - 1) // self.update_every - self.random_steps // self.update_every

@@ -49,7 +49,7 @@ class Recorder:
             check_same(self.config, checkpoint, self.directory.path)
             if not self._restored(trainer, checkpoint):
                 torn.append(
-                    "the environment did not repeat its newest episode: a new one begins, so this resume is not exact"
+                    "resumed inexactly: the environment did not repeat its newest episode, a new one begins"
                 )
         return checkpoint.step if checkpoint else 0, torn
 

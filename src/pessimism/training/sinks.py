@@ -43,9 +43,7 @@ class Lines:
             content = self.file.read(size) if size else b""
             if len(content) < size:
                 lost, content = size - len(content), content[: content.rfind(b"\n") + 1]
-                self.problem = (
-                    f"{path.name} has lost {lost} bytes since the checkpoint; its remaining lines are kept"
-                )
+                self.problem = f"{path.name} has lost {lost} bytes since the checkpoint; its other lines are kept"
             elif zlib.crc32(content) != checksum:
                 self.problem = f"{path.name} was changed since the checkpoint; it stays as it is"
             self.file.truncate(len(content))

@@ -121,7 +121,7 @@ def _run_all(overview: Overview, backend: Backend, requests: StopRequests) -> No
             overview.ended(pending.pop(future), _outcome(future, asked=requests.count > 0))
         if requests.count > forwarded:
             forwarded += 1
-            overview.say("stopping: runs write a checkpoint first; once more stops at once")
+            overview.say("stopping: runs write a checkpoint first; a second time stops at once")
             backend.stop()
 
 
