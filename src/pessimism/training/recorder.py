@@ -48,9 +48,7 @@ class Recorder:
         if checkpoint:
             check_same(self.config, checkpoint, self.directory.path)
             if not self._restored(trainer, checkpoint):
-                torn.append(
-                    "resumed inexactly: the environment did not repeat its newest episode, a new one begins"
-                )
+                torn.append("inexact resume: the environment did not repeat its newest episode, a new one begins")
         return checkpoint.step if checkpoint else 0, torn
 
     def _restored(self, trainer: Trainer, checkpoint: Checkpoint) -> bool:
