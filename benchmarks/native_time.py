@@ -18,7 +18,7 @@ from pessimism.bench.contestants import build_agent, full_replay
 from pessimism.bench.worker import Setting
 from pessimism.errors import UserError
 from pessimism.native.critic import CriticUpdate
-from pessimism.native.library import Library, load
+from pessimism.native.library import NoLibraryError, load
 from pessimism.tools.script import Parser, start
 from pessimism.values import squared_td_loss
 
@@ -27,9 +27,10 @@ TAU = 0.005
 
 def ways() -> dict[str, tuple[str, bool]]:
     """Return instruction sets and whether tiles are used, by name."""
-    native, found = load(), {}
-    if not isinstance(native, Library):
-        raise UserError(f"the update in C++ is not available: {native}")
+    try:
+        native, found = load(), {}
+    except NoLibraryError as error:
+        raise UserError(f"the update in C++ is not available: {error}") from None
     if native.tiles:
         found["AMX"] = ("native", True)
     found[native.vectors] = ("native", False)

@@ -12,9 +12,12 @@ from pessimism.nn.optim import Adam, polyak_
 from pessimism.values import squared_td_loss
 
 TAU, ACT = 0.01, 3
-LIBRARY = library.load()
-needs_library = pytest.mark.skipif(isinstance(LIBRARY, str), reason=str(LIBRARY))
-needs_tiles = pytest.mark.skipif(not getattr(LIBRARY, "tiles", False), reason="the processor has no AMX")
+try:
+    TILES, MISSING = library.load().tiles, ""
+except library.NoLibraryError as error:
+    TILES, MISSING = False, str(error)
+needs_library = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+needs_tiles = pytest.mark.skipif(not TILES, reason="the processor has no AMX")
 needs_avx2 = pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="the processor has no AVX2"
 )

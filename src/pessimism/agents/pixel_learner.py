@@ -67,12 +67,12 @@ class PixelLearner:
     def learn(self, batch: Batch, views: Sequence[Views], log_alpha: Tensor) -> Learned:
         """Update on one batch [B, ...] of images after the other, each with its windows and noise."""
         metrics: Metrics = {}
-        for index, drawn in enumerate(views):
+        for index, view in enumerate(views):
             self.pessimism.redraw()
             now = batch.at(index)
-            step, features, bonus = self.update(now, drawn, log_alpha)
-            if drawn.other_place is not None:
-                metrics = self.update_views(now.obs, drawn.place, drawn.other_place)
+            step, features, bonus = self.update(now, view, log_alpha)
+            if view.other_place is not None:
+                metrics = self.update_views(now.obs, view.place, view.other_place)
         if self.average_with == "policy":  # which is updated once after these updates
             self._average()
         return Learned(step, now._replace(obs=features), bonus, metrics)

@@ -108,11 +108,11 @@ def _registered(env_id: str, view: PixelView | None, kwargs: dict[str, Any]) -> 
         return env
     env.close()
     check_rendering()
-    drawn = {"render_mode": "rgb_array", "width": view.size, "height": view.size}
+    rendering = {"render_mode": "rgb_array", "width": view.size, "height": view.size}
     if view.camera is not None:
-        drawn["camera_id"] = view.camera
+        rendering["camera_id"] = view.camera
     try:
-        return gymnasium.make(env_id, **kwargs | drawn)
+        return gymnasium.make(env_id, **kwargs | rendering)
     except TypeError:
         raise UserError(
             f"{env_id} has no image observations and cannot be drawn at {view.size} x {view.size}: "

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pessimism.native.library import Library, load
+from pessimism.native.library import NoLibraryError, load
 from pessimism.nn.critic import EnsembleCritic, ResidualCritic
 from pessimism.nn.ensemble import EnsembleLinear, ResidualBlock
 from pessimism.nn.optim import Adam
@@ -45,9 +45,10 @@ def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
     reason = next((text for text, met in conditions.items() if not met), None)
     if reason is not None:
         return reason
-    library = load()  # which builds the library: only if nothing else speaks against it
-    if isinstance(library, str):
-        return library
+    try:
+        library = load()  # last, as it may have to build the library
+    except NoLibraryError as error:
+        return str(error)
     if critic.precision == "bfloat16" and not library.tiles:
         return "the processor has no AMX, which multiplies bfloat16 numbers"
     enough = library.parallel or torch.get_num_threads() == 1
@@ -55,7 +56,7 @@ def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
 
 
 def covered(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Say whether the C++ update is for this critic and loss."""
+    """Return whether the C++ update is for this critic and loss."""
     return refusal(critic, td_loss) is None
 
 
@@ -95,7 +96,6 @@ class CriticUpdate:
         target: str = "native",  # another instruction set, for tests
     ) -> None:
         library = load(target)
-        assert isinstance(library, Library), library
         block = critic.body[-1]
         norm_epsilon = block.norm.eps if isinstance(block, ResidualBlock) else 0.0
         self.library, self.optimizer = library, optimizer

@@ -43,26 +43,30 @@ class Library:
         return "AMX" if self.tiles else self.vectors
 
 
+class NoLibraryError(Exception):
+    """The library cannot be built here; the message says why."""
+
+
 @cache
-def load(target: str = "native") -> Library | str:
-    """Return the library for an instruction set as compilers name it, or the reason why there is none here."""
+def load(target: str = "native") -> Library:
+    """Return the library for an instruction set as compilers name it."""
     command = compiler()
     if command is None:
-        return "there is no C++ compiler"
+        raise NoLibraryError("there is no C++ compiler")
     try:
         machine, macros = _machine(command, target)
         path = _built(command, machine, macros)
         functions = ctypes.CDLL(str(path))
     except (OSError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
-        return f"the C++ source does not build: {reason.strip().splitlines()[0]}"
+        raise NoLibraryError(f"the C++ source does not build: {reason.strip().splitlines()[0]}") from None
     functions.has_tiles.restype = functions.is_parallel.restype = ctypes.c_bool
     vectors = next((name for macro, name in VECTORS.items() if macro in macros), "vectors of 128 bits")
     return Library(functions, path, vectors, functions.has_tiles(), functions.is_parallel())
 
 
 def is_built(target: str = "native") -> bool:
-    """Say whether `load` would find the library ready."""
+    """Return whether `load` would find the library ready."""
     command = compiler()
     if command is None:
         return False

@@ -16,7 +16,7 @@ from rich.table import Table
 from pessimism.config.schema import Config
 from pessimism.envs.rendering import BACKENDS, choose
 from pessimism.extras import extras, installed, package_name
-from pessimism.native.library import load
+from pessimism.native.library import NoLibraryError, load
 from pessimism.nn.compilation import compiler
 from pessimism.training.build import build_agent
 from pessimism.types import Batch
@@ -68,9 +68,10 @@ def _optional_packages() -> Iterator[tuple[str, str, str]]:
 
 def _native() -> tuple[str, str]:
     """Say whether the C++ update is there, and what it is for."""
-    library = load()
-    if isinstance(library, str):
-        return "no", f"{library}; updates go through torch, slower"
+    try:
+        library = load()
+    except NoLibraryError as error:
+        return "no", f"{error}; updates go through torch, slower"
     if not library.parallel:
         return f"{library.instructions}, one thread", NO_OPENMP.format(library.path)
     return library.instructions, COVERED + (HALF if library.tiles else "")

@@ -11,7 +11,7 @@ from pessimism.errors import UserError
 from pessimism.training.state import stream_seed
 from pessimism.types import Agent, Episode
 
-Policy = Callable[[Tensor], tuple[Tensor, Tensor]]
+PolicyFunction = Callable[[Tensor], tuple[Tensor, Tensor]]
 """[B, obs] -> action [B, act] and its log-probability [B, 1]."""
 EPISODE_LIMIT = 20_000  # steps
 TRIED_STEPS = 5  # that show whether an environment repeats itself
@@ -20,7 +20,7 @@ TRIED_STEPS = 5  # that show whether an environment repeats itself
 def run_episodes(
     envs: Sequence[ControlEnv],
     seeds: Sequence[int],
-    policy: Policy,
+    policy: PolicyFunction,
     *,
     keep_obs: bool = True,
     limit: int = EPISODE_LIMIT,
@@ -75,7 +75,7 @@ class OwnEpisodes:
         first, second = (_tried(env, seed) for _ in range(2))
         return first == second
 
-    def run(self, seeds: Sequence[int], policy: Policy, *, keep_obs: bool = True) -> list[Episode]:
+    def run(self, seeds: Sequence[int], policy: PolicyFunction, *, keep_obs: bool = True) -> list[Episode]:
         """Run an episode for each seed; the first time that one is cut at the limit, say so."""
         episodes = run_episodes(self.opened(len(seeds)), seeds, policy, keep_obs=keep_obs, limit=self.limit)
         cut = sum(len(episode.reward) >= self.limit and not episode.terminated for episode in episodes)
