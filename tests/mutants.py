@@ -171,6 +171,12 @@ MUTANTS = {
     "n-step returns without their discount": Mutant(
         "replay/frames.py", "self.powers[steps] * (1", "self.powers[1] * (1", PIXELS
     ),
+    "n-step returns of states without their discount": Mutant(
+        "replay/transitions.py",
+        "self.discount ** len(self.window)",
+        "self.discount",
+        ("replay/test_replay.py::test_windows_of_three_steps_on_literals",),
+    ),
     "lr of the critics not wired": Mutant(
         "training/build.py", "lr=config.lr, average_with", "average_with", (f"{WIRING}[lr-states]",)
     ),

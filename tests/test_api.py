@@ -67,7 +67,7 @@ def test_environments_may_be_made_by_a_function_or_given_with_their_spec():
         assert model.predict(np.zeros(3), deterministic=True)[0].shape == (1,)
 
 
-def test_callbacks_hear_every_step_and_may_stop():
+def test_callbacks_are_called_after_every_step_and_may_stop():
     class Count(Callback):
         steps, ended = 0, False
 

@@ -169,7 +169,7 @@ def test_a_directory_is_loaded_with_its_replay():
         REDQ.load("run")
 
 
-def test_a_file_has_no_replay_which_is_said():
+def test_loading_a_file_warns_that_it_has_no_replay():
     agent = SAC.load(SAC(PENDULUM, **FAST).learn(40).save("agent.safetensors"))
     with pytest.warns(UserWarning, match="the file had no replay: training starts with 20 random steps"):
         agent.learn(30)
@@ -289,7 +289,7 @@ def test_wrappers_that_learn_are_found_in_a_list():
         SAC([lambda: gymnasium.wrappers.NormalizeReward(Matrix())] * 2, **FAST)
 
 
-def test_what_is_no_environment():
+def test_values_that_are_not_environments_are_refused():
     for env, message in (
         (3, "3 is not an environment"),
         ([], "a list of environments"),

@@ -167,7 +167,7 @@ def test_a_directory_with_other_things_in_it_is_left_alone():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("poison", "what"), [("obs", "observation with nan"), ("reward", "reward inf")])
-def test_a_number_that_is_none_stops_the_run_with_a_report_and_keeps_the_checkpoint(poison, what):
+def test_nan_stops_the_run_with_one_line_and_keeps_the_checkpoint(poison, what):
     Path("odd.py").write_text(ODD_ENVS)
     line = refused(
         "train", "gpl-sac", "--env", "odd:Odd-v0", "--env-kwargs", f"{{poison: {poison}}}", "--steps", 200,
@@ -191,7 +191,7 @@ def test_a_full_disk_is_one_line_and_the_checkpoint_before_it_is_kept():
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_the_state_and_says_how_to_go_on():
+def test_ctrl_c_keeps_the_state_and_says_how_to_resume():
     command = [sys.executable, "-m", "pessimism", "train", "gpl-sac", "--env", "Hopper-v4", "--steps", "100000",
                "--out", "run", *SMALL, "--checkpoint.every", "1000000"]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -219,7 +219,7 @@ def test_one_run_is_trained_by_one_process():
 
 
 @pytest.mark.slow
-def test_settings_come_from_a_file_and_the_command_line_has_the_last_word():
+def test_settings_come_from_a_file_and_the_command_line_overrides_it():
     Path("mine.yaml").write_text(
         textwrap.dedent("""
             env: Hopper-v4

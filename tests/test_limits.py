@@ -134,7 +134,7 @@ def _without_drawing(monkeypatch):
     return made
 
 
-def test_nobody_is_told_to_unset_what_nobody_set(monkeypatch):
+def test_a_hint_to_unset_a_variable_appears_only_if_the_user_set_it(monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.setattr(rendering, "choose", lambda: rendering.Choice("egl", "the first that loads"))
     monkeypatch.setattr(rendering, "_loads", lambda library: True)

@@ -19,7 +19,7 @@ def pipe(monkeypatch):
     return Console(file=io.StringIO(), force_terminal=False)
 
 
-def test_a_pipe_is_told_every_few_seconds_and_not_afterwards(pipe):
+def test_a_pipe_gets_a_line_every_few_seconds_until_the_end(pipe):
     with terminal.announced(pipe, "building"):
         time.sleep(0.2)
     lines = pipe.file.getvalue().splitlines()

@@ -76,7 +76,7 @@ def test_sweeps_run(fresh):
 @pytest.mark.parametrize(
     "text", ["--version", "--help", "list", "list gpl-sac", "reproduce --list", "train --help"]
 )
-def test_commands_that_only_tell(fresh, text):
+def test_commands_that_only_print(fresh, text):
     result = fresh.command(text)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout

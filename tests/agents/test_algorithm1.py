@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from by_hand import Algorithm1
+from learners import needs_library
 from pessimism.agents import critic_learner as learners
 from pessimism.config.resolve import merge, preset_values, validated
-from pessimism.native import library
 from pessimism.nn.compilation import compiler
 from pessimism.training.build import build_agent
 from pessimism.types import Batch
@@ -31,7 +31,7 @@ SMALL = FAST | {"actor_clip": 10.0, "critic": {"hidden": 32}}
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 IMPLEMENTATIONS = [
     "eager",
-    pytest.param("native", marks=pytest.mark.skipif(isinstance(library.load(), str), reason=str(library.load()))),
+    pytest.param("native", marks=needs_library),
     pytest.param("compiled", marks=[needs_compiler, pytest.mark.slow]),
 ]
 CLASSES = {
@@ -158,7 +158,7 @@ def test_presets_are_algorithm_1(preset, monkeypatch):
 
 @pytest.mark.parametrize("preset", ["redq", "sac-20"])
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS[1:])
-def test_fast_implementations_ask_the_rule_before_each_update(implementation, preset, monkeypatch):
+def test_fast_implementations_redraw_the_strategy_before_each_update(implementation, preset, monkeypatch):
     config = settings(preset)
     agent = build(config, implementation, monkeypatch)
     follow(agent, Algorithm1(agent, RULES[preset], settings=config))

@@ -242,7 +242,7 @@ def test_what_does_not_fit_is_refused(name, changes, words):
         config(name, **changes)
 
 
-def test_pictures_must_be_square():
+def test_images_must_be_square():
     with pytest.raises(UserError, match="84 x 96 pixels: the encoder takes square ones"):
         build_agent(config("drqv2"), (3, 84, 96, 3), ACTION)
 
@@ -271,7 +271,7 @@ def drawn(name, **changes):
 
 
 @pytest.mark.parametrize("name", PIXEL_PRESETS)
-def test_a_run_on_pictures_cut_into_pieces_is_the_same_run(name, tmp_path):
+def test_a_run_on_images_cut_into_pieces_is_the_same_run(name, tmp_path):
     for steps in (15, 21, 52, 90):  # before learning starts, at its start, within an episode, the end
         assert run(drawn(name, steps=steps), tmp_path / "pieces").finished
     assert run(drawn(name), tmp_path / "whole").finished
@@ -312,7 +312,7 @@ def test_a_real_task_is_learned_from():
     assert stored.obs.float().std() > 10  # something is drawn
 
 
-def test_agents_on_pictures_from_python(tmp_path):
+def test_agents_on_images_from_python(tmp_path):
     model = GPLDrQ(
         "pessimism.envs.toys:pessimism-toys/DrawnLine-v0",
         **{k: v for k, v in DRAWN.items() if k not in ("env", "steps")},

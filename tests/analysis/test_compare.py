@@ -49,7 +49,7 @@ def test_curves_numbers_and_settings_of_two_runs(tmp_path):
     assert cells["last return"][0] == f"{last:.4g}"
 
 
-def test_what_is_no_run_is_refused_in_one_line(tmp_path, capsys):
+def test_a_directory_without_a_run_is_refused_in_one_line(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="holds no run"):
         compare([tmp_path / "empty"])

@@ -105,7 +105,7 @@ def test_a_damaged_run_is_named_and_the_others_count(whole, name, tmp_path):
     assert all(1000 < score < 5000 for score in others.scores)
 
 
-def test_what_nobody_thought_of_is_a_broken_run(whole, tmp_path, monkeypatch):
+def test_an_unexpected_error_makes_a_broken_run(whole, tmp_path, monkeypatch):
     shutil.copytree(whole, tmp_path / "runs")
 
     def fails(path, problems):

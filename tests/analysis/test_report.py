@@ -300,7 +300,7 @@ def test_numbers_and_ticks():
     assert seed_list([4, 0, 1, 2, None]) == "0\u20132, 4"
 
 
-def test_what_cannot_be_is_refused_in_one_line(tmp_path):
+def test_impossible_values_are_refused_in_one_line(tmp_path):
     with pytest.raises(UserError, match="there is no directory nowhere"):
         write_report([Path("nowhere")], tmp_path)
     (tmp_path / "file").touch()

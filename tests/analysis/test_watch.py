@@ -73,7 +73,7 @@ def test_state_has_new_points_and_survives_a_run_that_disappears(served, tmp_pat
     assert "There are no runs here." in json.loads(fetched(f"{address}/state"))["lead"]
 
 
-def test_a_page_is_made_anew_only_when_a_file_has_changed(tmp_path):
+def test_a_page_is_made_again_only_when_a_file_has_changed(tmp_path):
     run = write_run(tmp_path / "runs/0", steps=2000, every=1000)
     watcher = Watcher([tmp_path / "runs"])
     made = watcher.made

@@ -37,7 +37,7 @@ def printed(console):
 
 
 @pytest.mark.slow
-def test_worker_runs_blocks_when_told():
+def test_worker_runs_blocks_on_request():
     with turns.started(turns.Entry("tiny", TINY)) as contestant:
         contestant.run(2)
         contestant.run(1)
@@ -253,7 +253,7 @@ def test_speed_command(measured, monkeypatch, console, tmp_path):
     assert "sb3: more work than asked: updates the policy 20 times instead of once" in printed(console)
 
 
-def test_speed_goes_on_without_peers(measured, console, tmp_path):
+def test_speed_is_measured_without_peers(measured, console, tmp_path):
     (tmp_path / "bin").mkdir()
     report = bench.run_speed(peers=tmp_path, console=console)
     assert {line.name for line in report.contestants} == {"pessimism-compiled", "pessimism-eager"}

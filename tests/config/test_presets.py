@@ -254,7 +254,7 @@ def test_compiled_update_gives_the_same_numbers(name):
         ("mbpo", {"model": {"schedule": [20, 10, 1, 1]}}, "schedule is [first epoch, last epoch,"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(name, changes, message):
+def test_meaningless_values_are_refused_in_one_line(name, changes, message):
     with pytest.raises(UserError) as caught:
         small_config(name, **changes)
     assert message in str(caught.value)

@@ -220,7 +220,7 @@ def test_quadruped_is_seen_from_camera_2_unless_another_is_asked_for():
     assert not np.array_equal(pictures[0], pictures[2])
 
 
-def test_the_fast_quality_is_nearly_the_same_picture():
+def test_the_fast_quality_is_nearly_the_same_image():
     standard, fast = (
         making.make("dmc/cartpole-swingup", view=PixelView(stack=1), **extra).reset(0).astype(int)
         for extra in ({}, {"quality": "fast"})
@@ -268,7 +268,7 @@ def test_frames_are_stacked_from_the_oldest_and_the_first_is_repeated():
         ((1, 40, 48), (3, 40, 48, 1)),
     ],
 )
-def test_pictures_of_any_gymnasium_environment(shape, seen):
+def test_images_of_any_gymnasium_environment(shape, seen):
     env = making.make("pessimism-film/Film-v0", view=PixelView(), shape=shape)
     assert env.obs_shape == env.reset(0).shape == seen
 
@@ -283,7 +283,7 @@ def test_channels_first_are_moved_not_reread():
     assert picture[3, 4].tolist() == [19, 39, 59]
 
 
-def test_pictures_that_cannot_be_read_are_refused_in_one_line():
+def test_images_that_cannot_be_read_are_refused_in_one_line():
     with pytest.raises(UserError, match=r"image observations \(40, 48, 4\): 1 or 3 colours"):
         making.adapt(Film((40, 48, 4)), "film", PixelView())
     with pytest.raises(UserError, match="image observations .*drqv2 or gpl-drq"):
@@ -301,7 +301,7 @@ def test_a_task_of_gymnasium_is_drawn():
     env.close()
 
 
-def test_small_pictures_are_enlarged_by_whole_multiples():
+def test_small_images_are_enlarged_by_whole_multiples():
     picture = np.array([[[1], [2]]], np.uint8)
     assert enlarged(picture, 2)[..., 0].tolist() == [[1, 1, 2, 2], [1, 1, 2, 2]]
     assert enlarged(np.zeros((480, 480, 3), np.uint8), 240).shape == (480, 480, 3)
@@ -322,7 +322,7 @@ def test_the_renderer_is_the_users_or_the_first_that_loads(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["dmc/hopper-hop", "Hopper-v4"])
-def test_a_run_on_drawn_pictures_ends_without_a_word_from_the_renderer(task, tmp_path):
+def test_a_run_on_rendered_images_ends_without_messages_of_the_renderer(task, tmp_path):
     words = (
         f"train gpl-drq --env {task} --steps 8 --random-steps 8 --compile false --evaluation.every 0 --bias.every 0"
     )
@@ -341,7 +341,7 @@ def without_renderer(code):
 
 
 @pytest.mark.parametrize("task", ["dmc/cartpole-balance", "Hopper-v4"])
-def test_without_a_renderer_pictures_are_refused_in_one_line_with_the_fix(task):
+def test_without_a_renderer_images_are_refused_in_one_line_with_the_fix(task):
     line = without_renderer(
         f"try:\n    making.make({task!r}, view=making.PixelView())\n"
         "except making.UserError as error:\n    print(error)"

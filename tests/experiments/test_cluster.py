@@ -98,7 +98,7 @@ def test_a_sweep_on_a_cluster_stops_with_checkpoints(cluster):
     assert not RUNS[1].exists()
 
 
-def test_an_address_without_a_cluster_is_told_in_one_line(capsys):
+def test_an_address_without_a_cluster_is_refused_in_one_line(capsys):
     address = f"127.0.0.1:{free_port()}"
     assert main(["sweep", "gpl-sac", *TASK, "--ray", address]) == 2
     lines = capsys.readouterr().err.strip().splitlines()

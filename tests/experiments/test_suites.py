@@ -163,7 +163,7 @@ def test_periods():
     assert period(10, 3, 1.0) == 1
 
 
-def test_changes_are_told_and_have_the_last_word():
+def test_changes_are_reported_and_override_the_suite():
     small = shrunk(SUITES["bias"], scale=0.01, changes={"batch_size": 32, "random_steps": 700})
     assert jobs(small)[0].config().random_steps == 700
     assert "batch_size: 256 -> 32" in small.scale

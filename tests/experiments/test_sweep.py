@@ -27,7 +27,7 @@ from sweeps import SMALL, TASK, checkpointed, finish, start, train_alone, traine
 
 
 @pytest.mark.slow
-def test_runs_are_made_once_and_a_failure_is_told_with_its_reason():
+def test_runs_are_made_once_and_a_failure_is_reported_with_its_reason():
     words = ["sweep", "gpl-sac", *TASK, "NoSuch-v0", "--seeds", 1, "--steps", 105, *SMALL, "--workers", 2]
     code, printed = finish(start(*words))
     assert code == 1, printed
@@ -113,7 +113,7 @@ def test_only_what_was_killed_is_tried_again(monkeypatch, tmp_path, codes, state
     assert not left
 
 
-def test_who_is_asked_to_stop_starts_nothing(tmp_path):
+def test_nothing_is_started_after_a_request_to_stop(tmp_path):
     assert work.carry_out(some_work(tmp_path), lambda: 1).state == "stopped"
     assert not (tmp_path / "run").exists()
 
@@ -253,7 +253,7 @@ def test_runs_in_different_directories_have_different_ids_at_wandb(monkeypatch, 
     assert first.startswith("gpl-sac-dmc_cheetah-run-0-")
 
 
-def test_runs_do_not_fight_for_cores(monkeypatch):
+def test_runs_share_the_cores(monkeypatch):
     monkeypatch.setattr("pessimism.experiments.sweep.launch.choose_cores", lambda _: range(8))
     assert Resources().here(runs=100) == (8, 1)
     assert Resources().here(runs=2) == (2, 4)

@@ -27,7 +27,7 @@ def fake_compiler(path, script):
     return lambda: str(path)
 
 
-def test_a_machine_that_cannot_says_why(monkeypatch, fresh):
+def test_load_says_why_there_is_no_library(monkeypatch, fresh):
     monkeypatch.setattr(library, "compiler", lambda: None)
     with pytest.raises(library.NoLibraryError, match=r"there is no C\+\+ compiler"):
         library.load()
@@ -60,7 +60,7 @@ def test_the_library_is_built_once(fresh):
     assert built.stat().st_mtime_ns == before.st_mtime_ns
 
 
-def test_a_home_that_cannot_be_written_to_is_no_reason_to_fail(monkeypatch, tmp_path):
+def test_a_home_that_cannot_be_written_to_is_not_an_error(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

@@ -191,7 +191,7 @@ def test_learners_of_different_sizes_do_not_disturb_each_other():
         (plain_critic(5, members=2, hidden=32).double(), squared_td_loss, "float32"),
     ],
 )
-def test_what_is_covered(critic, loss, reason):
+def test_which_critics_and_losses_are_covered(critic, loss, reason):
     assert covered(critic, loss) is (reason is None)
     assert reason is None or reason in refusal(critic, loss)
 

@@ -52,6 +52,6 @@ def test_a_run_of_another_machine_can_be_looked_at(monkeypatch):
 
 
 @pytest.mark.parametrize("changes", [{"compile": False}, {"device": "cuda"}])
-def test_what_it_is_not_for_is_refused_by_the_settings(changes):
+def test_bfloat16_is_refused_uncompiled_and_on_a_gpu(changes):
     with pytest.raises((UserError, ValidationError), match="precision bfloat16 is for compiled updates"):
         resolved("gpl-sac", ASKED | changes)

@@ -114,6 +114,6 @@ def test_results_of_a_recorded_graph_outlive_the_next_replay(monkeypatch):
     assert (first["count"].item(), second["count"].item(), second["name"]) == (1.0, 2.0, "steps")
 
 
-def test_what_is_there_already_is_not_sent():
+def test_tensors_on_the_device_are_not_copied():
     here = torch.ones(2)
     assert to_device(here, CPU) is here

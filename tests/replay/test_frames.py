@@ -309,7 +309,7 @@ def loop(steps):
     return Trainer(**parts, seed=0, generators={})
 
 
-def test_the_loop_on_pictures_goes_on_exactly_from_mid_episode(tmp_path):
+def test_the_loop_on_images_resumes_exactly_from_mid_episode(tmp_path):
     whole, cut, resumed = loop(60), loop(31), loop(60)
     whole.run()
     store = CheckpointStore(tmp_path, keep=1)

@@ -27,7 +27,7 @@ def test_termination_stops_the_bootstrap_and_nothing_else_does():
     assert filled(5).newest(5)[:, 4].tolist() == pytest.approx([0.9, 0.9, 0, 0.9, 0.9])
 
 
-def test_the_oldest_make_room():
+def test_new_transitions_replace_the_oldest():
     replay = filled(8)
     assert len(replay) == 5
     assert replay.newest(5)[:, 3].tolist() == [3, 4, 5, 6, 7]
@@ -48,7 +48,7 @@ def test_a_replay_that_is_not_full_gives_only_what_it_has():
 
 
 @pytest.mark.parametrize("cut", [0, 1, 3, 5])
-def test_rows_given_out_and_taken_back_make_the_same_replay(cut):
+def test_saved_and_restored_rows_make_the_same_replay(cut):
     source, copy = filled(9), TransitionReplay(5, 2, 1, 0.9, torch.Generator())
     rows = source.newest(5)
     copy.restart(4)  # the rows 4 to 8 are still in the ring
@@ -78,7 +78,7 @@ def test_a_ring_that_no_machine_can_hold_is_one_line():
 
 @pytest.mark.parametrize("valid", [range(17), range(1, 17), range(5, 23), range(7, 30), range(8, 12)])
 @pytest.mark.parametrize("every", [2, 4, 7])
-def test_held_out_and_given_out_are_two_parts_of_all(valid, every):
+def test_held_out_and_sampled_transitions_together_are_all(valid, every):
     generator = torch.Generator().manual_seed(0)
     given = set(draw(valid, 2000, generator, every).tolist())
     assert given == {number for number in valid if number % every}
@@ -86,12 +86,12 @@ def test_held_out_and_given_out_are_two_parts_of_all(valid, every):
     assert (set() if held is None else set(held.tolist())) == {number for number in valid if number % every == 0}
 
 
-def test_without_a_share_held_out_all_are_given_out_and_there_is_no_batch():
+def test_without_a_held_out_share_all_transitions_are_sampled():
     assert set(draw(range(3, 9), 500, torch.Generator().manual_seed(0), 0).tolist()) == set(range(3, 9))
     assert filled(8).held_out(4) is None
 
 
-def test_a_ring_keeps_them_apart():
+def test_a_full_ring_keeps_held_out_and_sampled_transitions_apart():
     replay = filled(12, capacity=8)
     replay.held_out_every = 3
     assert set(replay.sample(50, 10).reward.flatten().tolist()) == {4.0, 5.0, 7.0, 8.0, 10.0, 11.0}
@@ -150,7 +150,7 @@ def test_one_step_is_stored_at_once():
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4, 5])
-def test_a_window_cut_by_a_checkpoint_goes_on_exactly(cut):
+def test_a_window_cut_by_a_checkpoint_resumes_exactly(cut):
     steps = [transition(index, 0.1 * index, truncated=index == 3) for index in range(7)]
     whole, cut_one, resumed = (TransitionReplay(10, 1, 1, 0.9, torch.Generator(), n_step=3) for _ in range(3))
     for step in steps:

@@ -159,7 +159,7 @@ def test_the_policy_is_updated_every_policy_delay_critic_updates():
     assert model.pessimism.step == updates // 4
 
 
-def test_what_cannot_be_is_refused_in_one_line():
+def test_impossible_values_are_refused_in_one_line():
     for settings, message in (
         ({"pessimism": {"name": "nothing"}}, "pessimism: name: .*nothing"),
         ({"pessimism": {"name": "fixed", "betta": 1}}, "betta"),
@@ -178,7 +178,7 @@ def test_number_of_critics_in_either_place():
     assert GPLSAC("MlpPolicy", "Pendulum-v1", **SMALL | PAPER).critic.n_critics == 10
 
 
-def test_saved_and_loaded_the_strategy_goes_on(tmp_path):
+def test_a_strategy_continues_after_save_and_load(tmp_path):
     model = trained(GPLSAC, n_critics=3, policy_delay=2, pessimism={"name": "learned", "beta": 0.7, "lr": 0.01})
     model.save(tmp_path / "model")
     again = GPLSAC.load(tmp_path / "model", env=gymnasium.make("Pendulum-v1"))

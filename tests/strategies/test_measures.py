@@ -26,7 +26,7 @@ def test_expected_pairwise_distance_does_not_depend_on_the_number_of_critics(mem
 
 
 @pytest.mark.parametrize("members", [2, 3, 5, 10, 20])
-def test_expected_spread_does(members):
+def test_expected_spread_depends_on_the_number_of_critics(members):
     spread = ensemble_spread(gaussian_ensemble(members))
     assert spread.mean().item() == pytest.approx(expected_spread(members), abs=0.01)
 

@@ -82,7 +82,7 @@ def test_a_failed_run_is_the_worst_of_its_block(evidence):
     assert returns["redq"][("Hopper-v4", 1)] == pytest.approx(1.0)
 
 
-def test_tables_and_pictures_come_from_the_files_alone(evidence, monkeypatch, capsys):
+def test_tables_and_figures_come_from_the_files_alone(evidence, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["figures.py", "--data", "data", "--out", ".", "--until", "12000"])
     figures.main()
     text = capsys.readouterr().out

@@ -349,7 +349,7 @@ def test_training_episodes_show_the_same_bias_as_the_meters(length, terminates):
     assert hindsight.values.shape == (1, length, 1)
 
 
-def test_episodes_with_random_actions_are_told_but_not_measured():
+def test_episodes_with_random_actions_are_reported_but_not_measured():
     told, loop = listening(constant_agent(3), length=3, terminates=True, random_steps=4, steps=12)
     assert [episode.on_policy for episode, _ in told] == [False, False, True, True]
     assert [hindsight is None for _, hindsight in told] == [True, True, False, False]

@@ -75,7 +75,7 @@ def test_pruning_counts_whole_checkpoints_only_and_keeps_the_one_just_written(sm
     assert names == ["step_000000070"]
 
 
-def test_a_torn_checkpoint_that_is_newer_does_not_drive_out_the_whole_ones(small):
+def test_a_damaged_newer_checkpoint_does_not_displace_intact_ones(small):
     class Stop(Callback):
         def on_step(self, progress):
             return progress.step < 45
@@ -406,7 +406,7 @@ def test_saving_onto_what_is_no_regular_file_is_refused(tmp_path):
     assert Path("/dev/null").is_char_device()
 
 
-def test_files_that_are_not_there_or_no_files_are_named(tmp_path):
+def test_missing_and_irregular_files_are_named(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name, message in (
         ("nowhere", "there is no such file"),
