@@ -96,6 +96,6 @@ def test_doctor_says_what_the_update_was_built_for(changes, found, note, monkeyp
     assert note in doctor._native()[1]
 
 
-def test_doctor_says_why_there_is_no_update_in_cpp(monkeypatch):
-    monkeypatch.setattr(doctor, "load", lambda: "there is no C++ compiler")
+def test_doctor_says_why_there_is_no_update_in_cpp(monkeypatch, fresh):
+    monkeypatch.setattr(library, "compiler", lambda: None)
     assert doctor._native() == ("no", "there is no C++ compiler; updates go through torch, slower")
