@@ -26,6 +26,10 @@ class Odd(gymnasium.Env):
 
     def __init__(self, kind="", length=7):
         self.kind, self.length, self.resets, self.chance = kind, length, 0, np.random.default_rng()
+        self._made()
+
+    def _made(self):
+        """Called for each environment that is made."""
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -47,10 +51,10 @@ class Odd(gymnasium.Env):
         return np.array([self.time, other], np.float32)
 
 
-def train(small, kind, steps, resume="exact", out="run", **changes):
+def train(small, kind, steps, resume="exact", out="run", every=1000, **changes):
     file = StringIO()
     values = {**small, "env": "Odd", "steps": steps, "random_steps": 1000, "resume": resume, **changes}
-    values |= {"evaluation": {"every": 0}, "bias": {"every": 0}}
+    values |= {"evaluation": {"every": every}, "bias": {"every": 0}}
     config = validated(merge(preset_values("sac"), values))
     run(config, Path(out), make_env=lambda: adapt(Odd(kind), "odd"), console=Console(file=file, width=400))
     return file.getvalue()
@@ -74,6 +78,13 @@ def test_state_that_is_kept_across_episodes_is_found_at_a_resume(small, steps):
     assert "does not repeat itself" not in train(small, "late curriculum", steps)
     with pytest.raises(UserError, match="did not repeat its newest episode"):
         train(small, "late curriculum", 60)
+
+
+def test_without_evaluation_no_second_environment_is_made(small, monkeypatch):
+    made = []
+    monkeypatch.setattr(Odd, "_made", lambda env: made.append(env))
+    assert "repeat" not in train(small, "random", 18, every=0)
+    assert len(made) == 1
 
 
 def test_an_environment_that_repeats_itself_is_resumed_exactly_whatever_is_asked(small):

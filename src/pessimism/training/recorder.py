@@ -63,12 +63,14 @@ class Recorder:
             ) from error
 
     def _repeats(self, trainer: Trainer) -> bool:
-        """Tell whether an environment of the evaluation repeats itself, which no other part can notice.
+        """Return whether an environment of the evaluation repeats itself.
 
-        Where there is one environment only, such as a robot, it is not tried: a resume will tell.
+        Without evaluation none is made for this, as there may be a single one, such as a robot: a resume will show it.
         """
+        if trainer.evaluator is None or not self.config.evaluation.every:
+            return True
         try:
-            return trainer.evaluator is None or trainer.evaluator.repeats(self.config.seed)
+            return trainer.evaluator.repeats(self.config.seed)
         except CannotCopyError:
             return True
 
