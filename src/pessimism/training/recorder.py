@@ -65,7 +65,7 @@ class Recorder:
     def _repeats(self, trainer: Trainer) -> bool:
         """Return whether an environment of the evaluation repeats itself.
 
-        Without evaluation none is made for this, as there may be a single one, such as a robot: a resume will show it.
+        Without evaluation none is made for this: there may be a single one, such as a robot. A resume will show it.
         """
         if trainer.evaluator is None or not self.config.evaluation.every:
             return True
