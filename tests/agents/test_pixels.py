@@ -1,4 +1,4 @@
-"""Agents on pictures: augmentation, parity with the published update, and GPL inside it."""
+"""Agents on images: augmentation, parity with the published update, and GPL inside it."""
 
 import math
 
@@ -50,18 +50,18 @@ def agent(name, **changes):
 
 
 def test_shift_on_literals():
-    picture = torch.arange(1, 10, dtype=torch.uint8).view(1, 1, 3, 3, 1)  # 1 2 3 / 4 5 6 / 7 8 9
+    image = torch.arange(1, 10, dtype=torch.uint8).view(1, 1, 3, 3, 1)  # 1 2 3 / 4 5 6 / 7 8 9
     shift = Crop(3, 3, padding=1, places=3)
     places = {(1, 1): [[1, 2, 3], [4, 5, 6], [7, 8, 9]], (0, 2): [[2, 3, 3], [2, 3, 3], [5, 6, 6]]}
     for place, expected in places.items():
-        assert shift(picture, torch.tensor([place]))[0, 0].tolist() == expected
+        assert shift(image, torch.tensor([place]))[0, 0].tolist() == expected
 
 
 def test_crop_on_literals():
-    picture = torch.arange(16, dtype=torch.uint8).view(1, 1, 4, 4, 1)
+    image = torch.arange(16, dtype=torch.uint8).view(1, 1, 4, 4, 1)
     crop = Crop(4, 2, padding=0, places=2)
-    assert crop(picture, torch.tensor([[1, 0]]))[0, 0].tolist() == [[4, 5], [8, 9]]
-    assert crop(picture, crop.centre(1))[0, 0].tolist() == [[5, 6], [9, 10]]
+    assert crop(image, torch.tensor([[1, 0]]))[0, 0].tolist() == [[4, 5], [8, 9]]
+    assert crop(image, crop.centre(1))[0, 0].tolist() == [[5, 6], [9, 10]]
 
 
 def test_frames_become_channels_oldest_first():
@@ -87,9 +87,9 @@ def test_shift_is_grid_sampling_at_whole_pixels():
 
 def test_encoder_sizes():
     assert ConvEncoder(9, 84).features == 39200
-    pictures = torch.zeros(2, 9, 64, 64, dtype=torch.uint8)
+    images = torch.zeros(2, 9, 64, 64, dtype=torch.uint8)
     encoder = ConvEncoder(9, 64)
-    assert encoder(pictures).shape == (2, encoder.features)
+    assert encoder(images).shape == (2, encoder.features)
 
 
 def copied_into_published(ours):
@@ -297,7 +297,7 @@ def test_compiled_and_plain_updates_agree():
 
 @pytest.mark.slow
 def test_a_real_task_is_learned_from():
-    """A task of the paper from its pictures: stepped, stored, stacked, learned from, evaluated, measured."""
+    """A task of the paper from its images: stepped, stored, stacked, learned from, evaluated, measured."""
     small = DRAWN | {"env": "dmc/reacher-easy", "env_kwargs": {}, "steps": 28, "pixels": {"size": 48}}
     small |= {"evaluation": {"every": 0}, "bias": {"every": 0}, "replay_capacity": 1000}
     assembly = assemble(validated(merge(preset_values("gpl-drq", "dmc/reacher-easy"), small)))

@@ -1,4 +1,4 @@
-"""DeepMind Control and pictures: names, seeds, shapes, stacks, repeats, and machines that draw nothing."""
+"""DeepMind Control and images: names, seeds, shapes, stacks, repeats, and machines that draw nothing."""
 
 import os
 import subprocess
@@ -31,14 +31,14 @@ class Film(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         self.time = 0
-        return self._picture(), {}
+        return self._image(), {}
 
     def step(self, action):
         self.time += 1
         over = self.time >= self.length
-        return self._picture(), float(self.time), over and self.terminates, over and not self.terminates, {}
+        return self._image(), float(self.time), over and self.terminates, over and not self.terminates, {}
 
-    def _picture(self):
+    def _image(self):
         return np.full(self.observation_space.shape, self.time, np.uint8)
 
 
@@ -205,19 +205,17 @@ def test_reach_duplo_shows_what_its_own_vision_task_shows():
 
     vision = manipulation.load("reach_duplo_vision")
     vision.random_state.seed(5)
-    picture = vision.reset().observation["front_close"]
-    assert picture.shape == (1, 84, 84, 3)
+    image = vision.reset().observation["front_close"]
+    assert image.shape == (1, 84, 84, 3)
     # A shadow map of 1024 instead of 4096 may move a shadow's edge.
-    assert np.abs(env.reset(5).astype(int) - picture).mean() < 0.1
+    assert np.abs(env.reset(5).astype(int) - image).mean() < 0.1
     vision.close(), env.close()
 
 
 def test_quadruped_is_seen_from_camera_2_unless_another_is_asked_for():
-    pictures = [
-        making.make("dmc/quadruped-walk", view=PixelView(32, 1, camera)).reset(0) for camera in (None, 2, 0)
-    ]
-    assert np.array_equal(pictures[0], pictures[1])
-    assert not np.array_equal(pictures[0], pictures[2])
+    images = [making.make("dmc/quadruped-walk", view=PixelView(32, 1, camera)).reset(0) for camera in (None, 2, 0)]
+    assert np.array_equal(images[0], images[1])
+    assert not np.array_equal(images[0], images[2])
 
 
 def test_the_fast_quality_is_nearly_the_same_image():
@@ -231,11 +229,11 @@ def test_the_fast_quality_is_nearly_the_same_image():
 @pytest.mark.parametrize("task", ["dmc/pendulum-swingup", "Hopper-v4"])
 def test_environments_live_beside_each_other_and_outlive_each_other(task):
     envs = [making.make(task, view=SMALL) for _ in range(4)]
-    pictures = [env.reset(3) for env in envs]
-    assert all(np.array_equal(picture, pictures[0]) for picture in pictures)
+    images = [env.reset(3) for env in envs]
+    assert all(np.array_equal(image, images[0]) for image in images)
     for env in envs[1:]:
         env.close()
-    assert np.array_equal(envs[0].reset(3), pictures[0])
+    assert np.array_equal(envs[0].reset(3), images[0])
     envs[0].close()
 
 
@@ -275,12 +273,12 @@ def test_images_of_any_gymnasium_environment(shape, seen):
 
 def test_channels_first_are_moved_not_reread():
     class Ramp(Film):
-        def _picture(self):
+        def _image(self):
             return np.arange(3 * 4 * 5, dtype=np.uint8).reshape(3, 4, 5)
 
-    picture = making.adapt(Ramp((3, 4, 5)), "ramp", PixelView(stack=1)).reset(0)[0]
-    assert picture[0, 0].tolist() == [0, 20, 40]
-    assert picture[3, 4].tolist() == [19, 39, 59]
+    image = making.adapt(Ramp((3, 4, 5)), "ramp", PixelView(stack=1)).reset(0)[0]
+    assert image[0, 0].tolist() == [0, 20, 40]
+    assert image[3, 4].tolist() == [19, 39, 59]
 
 
 def test_images_that_cannot_be_read_are_refused_in_one_line():
@@ -302,8 +300,8 @@ def test_a_task_of_gymnasium_is_drawn():
 
 
 def test_small_images_are_enlarged_by_whole_multiples():
-    picture = np.array([[[1], [2]]], np.uint8)
-    assert enlarged(picture, 2)[..., 0].tolist() == [[1, 1, 2, 2], [1, 1, 2, 2]]
+    image = np.array([[[1], [2]]], np.uint8)
+    assert enlarged(image, 2)[..., 0].tolist() == [[1, 1, 2, 2], [1, 1, 2, 2]]
     assert enlarged(np.zeros((480, 480, 3), np.uint8), 240).shape == (480, 480, 3)
 
 

@@ -267,8 +267,8 @@ def test_a_million_frames_fit_in_22_gigabytes_and_a_tenth_in_a_tenth():
         assert capacity * 84 * 84 * 3 < replay.nbytes <= most
 
 
-class Pictures(gymnasium.Env):
-    """Grey 2 x 2 pictures, each of a random shade; cut after seven steps, and every third episode terminates."""
+class Images(gymnasium.Env):
+    """Grey 2 x 2 images, each of a random shade; cut after seven steps, and every third episode terminates."""
 
     observation_space = spaces.Box(0, 255, (2, 2, 1), np.uint8)
     action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -276,14 +276,14 @@ class Pictures(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.time, self.falls = 0, seed % 3 == 0
-        return self._picture(), {}
+        return self._image(), {}
 
     def step(self, action):
         self.time += 1
         over = self.time == 7
-        return self._picture(), float(action[0]), over and self.falls, over and not self.falls, {}
+        return self._image(), float(action[0]), over and self.falls, over and not self.falls, {}
 
-    def _picture(self):
+    def _image(self):
         return frame(self.np_random.integers(256))
 
 
@@ -299,13 +299,13 @@ class Listener(UniformAgent):
         return {}
 
 
-def pictures():
-    return ControlEnv(viewed(Pictures(), 3, "pictures"), "pictures", images=True)
+def images():
+    return ControlEnv(viewed(Images(), 3, "images"), "images", images=True)
 
 
 def loop(steps):
     budget = Budget(steps, 5, 2, 4, *[Every(0)] * 4, update_every=2)
-    parts = {"agent": Listener(), "replay": make(capacity=20), "env": pictures(), "budget": budget}
+    parts = {"agent": Listener(), "replay": make(capacity=20), "env": images(), "budget": budget}
     return Trainer(**parts, seed=0, generators={})
 
 
@@ -327,6 +327,6 @@ def test_the_loop_on_images_resumes_exactly_from_mid_episode(tmp_path):
 
 def test_evaluation_and_bias_meter_see_stacks():
     agent = Listener()
-    evaluation = Evaluator(pictures, 2, seed=0)(agent, 1)
+    evaluation = Evaluator(images, 2, seed=0)(agent, 1)
     assert (evaluation.returns, evaluation.lengths) == ([0.0, 0.0], [7, 7])
-    assert BiasMeter(pictures, 2, 0.1, GAMMA, seed=0)(agent, 1).states > 0
+    assert BiasMeter(images, 2, 0.1, GAMMA, seed=0)(agent, 1).states > 0

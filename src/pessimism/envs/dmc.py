@@ -18,7 +18,7 @@ from pessimism.envs.rendering import rendering_error, silence_mujoco
 from pessimism.errors import UserError, nearest
 
 Vector = NDArray[np.float32]
-Picture = NDArray[np.uint8]
+Image = NDArray[np.uint8]
 Quality = Literal["standard", "fast"]
 # Shadow map and samples per pixel. dm_control's 4096 gives the same image as 1024 (mean difference below
 # 0.1 of 255) at two thirds of the speed; `fast` doubles the speed again and differs by about 1.
@@ -75,15 +75,15 @@ class ControlSuiteEnv(gymnasium.Env[Vector, NDArray[Any]]):
         over = step.discount == 0.0
         return _vector(step.observation), float(step.reward), step.last() and over, step.last() and not over, {}
 
-    def render(self) -> Picture:
+    def render(self) -> Image:
         """Return what the agent's camera sees."""
-        return self._picture(self.size, self.size)
+        return self._image(self.size, self.size)
 
-    def film_frame(self) -> Picture:
+    def film_frame(self) -> Image:
         """Return what the agent's camera sees, in the size of a film."""
-        return self._picture(*FILM)
+        return self._image(*FILM)
 
-    def _picture(self, height: int, width: int) -> Picture:
+    def _image(self, height: int, width: int) -> Image:
         try:
             return self._env.physics.render(height, width, camera_id=self._camera)
         except Exception as error:  # each GL platform fails in a way of its own

@@ -66,9 +66,9 @@ class DrawnLine(gymnasium.ObservationWrapper[Any, Any, Any]):
     def observation(self, observation: NDArray[np.float32]) -> NDArray[np.uint8]:
         """Draw the point."""
         size = self.size
-        picture = np.zeros((size, size, 3), np.uint8)
-        picture[:, int((float(observation[0]) + 1) / 2 * (size - 1))] = 255
-        return picture
+        image = np.zeros((size, size, 3), np.uint8)
+        image[:, int((float(observation[0]) + 1) / 2 * (size - 1))] = 255
+        return image
 
 
 class Stochastic(Protocol):

@@ -88,9 +88,9 @@ class ConvEncoder(nn.Module):
         self.offset = offset
         self.features = filters * ((size - 3) // 2 + 1 - 6) ** 2
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """[B, channels, H, W] (bytes) -> [B, features], in the order in which they lie in memory."""
-        hidden = pictures.float() / LARGEST - self.offset
+        hidden = images.float() / LARGEST - self.offset
         for layer in self.layers:
             hidden = layer(hidden).relu()
         return hidden.permute(0, 2, 3, 1).flatten(1)
