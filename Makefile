@@ -1,11 +1,12 @@
 # make demo: train an agent in a few minutes, with a curve and a film.   make test: lint, types and all tests.
+# make docs: the documentation as a site.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= auto
 
-.PHONY: demo test fast torture mutants install renderer browser clean
+.PHONY: demo test fast docs torture mutants install renderer browser clean
 
 demo: install renderer
 	$(BIN)/pessimism demo
@@ -19,6 +20,10 @@ test: install renderer browser
 
 fast: install
 	$(BIN)/pytest -m "not slow" -n $(JOBS)
+
+# The site in site/. It opens as files; search needs a server: python -m http.server -d site
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Kills, flipped bits, bad environments and bad commands: about five minutes, with a summary of what was tried.
 torture: install
@@ -34,7 +39,7 @@ install: $(READY)
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,report,tracking,dmc,cluster,sb3,onnx]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,report,tracking,dmc,cluster,sb3,onnx,tune]'
 	touch $@
 
 # MuJoCo draws through EGL. Where the packages are missing and may be installed, they are; else this says how.
@@ -44,13 +49,13 @@ renderer:
 	  apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends libegl1 libgl1 >/dev/null; } || \
 	echo "no renderer: no videos and no tasks from pixels (apt-get install libegl1 libgl1)"
 
-# Tests of the report's page open it in Chromium. Where it is missing and may be installed, it is; else they are
-# skipped and say so.
+# Tests of the report's page and of the docs open them in Chromium. Where it is missing and may be installed, it is;
+# else they are skipped and say so.
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
-	echo "no browser: the report's page is not tested (apt-get install chromium)"
+	echo "no browser: the report's page and the docs are not opened (apt-get install chromium)"
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs site

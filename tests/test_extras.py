@@ -16,6 +16,7 @@ REQUIRES = [
     'matplotlib>=3.9; extra == "report"',
     "imageio-ffmpeg>=0.6; extra == 'report'",
     "pytest>=8; extra == 'dev'",
+    "mkdocs-material>=9; extra == 'docs'",
 ]
 
 

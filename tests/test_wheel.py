@@ -112,7 +112,7 @@ def test_a_command_without_its_extra_says_what_to_install(fresh, text, package):
 
 def test_every_extra_can_be_installed_beside_the_rest(fresh):
     wheel = next(fresh.bin.parent.parent.glob("*.whl"))
-    extras = f"{wheel}[report,dmc,tracking,wandb,cluster,sb3,onnx]"
+    extras = f"{wheel}[report,dmc,tracking,wandb,cluster,sb3,onnx,tune,docs]"
     result = fresh("pip", "install", "--dry-run", "--constraint", ROOT / "constraints.txt", extras)
     assert result.returncode == 0, result.stderr
     assert "nvidia" not in result.stdout

@@ -5,7 +5,7 @@ from importlib import metadata
 
 from pessimism.errors import UserError
 
-FOR_DEVELOPMENT = "dev"
+FOR_DEVELOPMENT = ("dev", "docs")
 
 
 def extras() -> dict[str, list[str]]:
@@ -15,8 +15,7 @@ def extras() -> dict[str, list[str]]:
         requirement, _, marker = line.partition(";")
         if name := re.search(r"extra == ['\"]([\w-]+)['\"]", marker):
             found.setdefault(name[1], []).append(requirement.strip())
-    found.pop(FOR_DEVELOPMENT, None)
-    return found
+    return {name: packages for name, packages in found.items() if name not in FOR_DEVELOPMENT}
 
 
 def package_name(requirement: str) -> str:
