@@ -83,10 +83,6 @@ def opened(address: str, seconds: float = 12) -> str:
 def _dumped(address: str, seconds: float, *more: str) -> subprocess.CompletedProcess[str]:
     flags = [flag for flag in FLAGS if not flag.startswith("--virtual-time-budget")]
     with tempfile.TemporaryDirectory() as profile:
-        options = [
-            f"--user-data-dir={profile}",
-            f"--virtual-time-budget={1000 * seconds:.0f}",
-            "--window-size=1400,950",
-        ]
-        command = [str(CHROMIUM), *flags, *options, *more, address]
+        options = [f"--user-data-dir={profile}", f"--virtual-time-budget={1000 * seconds:.0f}", *more]
+        command = [str(CHROMIUM), *flags, "--window-size=1400,950", *options, address]
         return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -104,6 +104,12 @@ def test_study_of_measures(tmp_path, script):
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
+def test_study_of_concepts(tmp_path, script):
+    code, *_ = script("studies/concepts/study.py", "--updates", 100, "--out", tmp_path)
+    assert code == 0
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["choosing.png", "reading.png", "signals.png"]
+
+
 def test_study_of_presets(tmp_path, script):
     options = ("--presets", "sac", "redq", "--steps", 600, "--out", tmp_path)
     code, *_ = script("studies/hopper/study.py", tmp_path / "runs", *options)

@@ -120,8 +120,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _row(cells: Sequence[str]) -> str:
-    escaped = [re.sub(r"[|{}]", lambda match: f"&#{ord(match[0])};", cell) for cell in cells]
-    return f"| {' | '.join(escaped)} |"
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
