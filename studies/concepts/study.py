@@ -71,7 +71,7 @@ def draw_choosing(path: Path) -> None:
     axis.axhline(0, color=GREY, lw=0.8)
     axis.set(xlabel="beta", ylabel="bias of the chosen action's value")
     axis.legend(title="error that all critics share", frameon=False, fontsize=8)
-    _finish(figure, axis, "Which beta removes the bias depends on the errors; shared ones it cannot see", path)
+    _finish(figure, axis, "Which beta removes the bias depends on the errors; none removes shared ones", path)
 
 
 class Trace(NamedTuple):

@@ -29,7 +29,7 @@ MINIATURE = {
 }
 NOTEBOOK = ROOT / "examples/quickstart.ipynb"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def in_miniature(text):
@@ -49,7 +49,7 @@ def place(tmp_path, monkeypatch):
 
 
 def run(command):
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
     return result.stdout
 

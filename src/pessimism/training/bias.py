@@ -82,16 +82,27 @@ def _soft_value(critics: Critics, obs: Tensor, alpha: float, generator: torch.Ge
 
 
 class Bias(NamedTuple):
-    """Bias over all measured state-action pairs."""
+    """Bias over all measured state-action pairs.
+
+    Attributes:
+        mean: mean of prediction minus observed soft return; positive is over-estimation
+        std: its standard deviation over the pairs
+        normalized_mean: mean of the bias divided by max(|return|, 10), as REDQ reports it
+        normalized_std: its standard deviation
+        value: mean prediction
+        soft_return: mean observation
+        states: number of pairs
+        bootstrapped: share of pairs whose return ends in the critics' own estimate
+    """
 
     mean: float
     std: float
-    normalized_mean: float  # of bias / max(|G|, 10), as REDQ reports it
+    normalized_mean: float
     normalized_std: float
-    value: float  # mean prediction
-    soft_return: float  # mean observation
+    value: float
+    soft_return: float
     states: int
-    bootstrapped: float  # share of states whose return ends in the critics' own estimate
+    bootstrapped: float
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers under their names in the logs."""

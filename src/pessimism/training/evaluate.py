@@ -103,7 +103,12 @@ def _tried(env: ControlEnv, seed: int) -> list[tuple[bytes, float]]:
 
 
 class Evaluation(NamedTuple):
-    """Returns and lengths of the episodes of one evaluation."""
+    """One evaluation.
+
+    Attributes:
+        returns: return of each episode
+        lengths: steps of each episode
+    """
 
     returns: list[float]
     lengths: list[int]
