@@ -70,7 +70,10 @@ def presets() -> Iterator[str]:
     """Yield what each preset changes."""
     for name, entry in PRESETS.items():
         yield f"\n### {name}\n\n{_sentence(entry.summary)} Source: {entry.source}. Class: `{entry.python}`.\n"
-        rows = [(f"`{path}`", _value(value), entry.source_of(path, None)) for path, value in entry.changes.items()]
+        rows = [
+            (f"`{path}`", _value(value), entry.sources.get(path, entry.source))
+            for path, value in entry.changes.items()
+        ]
         yield from _table(("setting", "value", "source"), rows)
         yield from _by_task(entry)
 

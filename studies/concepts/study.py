@@ -15,9 +15,9 @@ import matplotlib as mpl
 import torch
 from torch import Tensor
 
-from pessimism.hindsight import soft_returns
 from pessimism.strategies import CalibratedPenalty, FixedPenalty, LearnedPenalty
 from pessimism.tools.script import Parser, start
+from pessimism.training.bias import soft_returns
 from pessimism.types import Episode, Hindsight
 from pessimism.values import average, lowest, pairwise_distance, td_error
 
