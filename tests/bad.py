@@ -4,11 +4,12 @@ Tests call them in their own process; `make torture` runs each as a process of i
 """
 
 ENVIRONMENTS = """
-import gymnasium, numpy as np
+import gymnasium, numpy as np, sys
 from gymnasium import spaces
 
 IMAGES = {
-    "images": (84, 84, 3), "stacked": (3, 84, 84, 3), "small": (8, 8, 3), "oblong": (84, 96, 3), "five": (84, 84, 5)
+    "images": (84, 84, 3), "image shape": (84, 84, 3), "image type": (84, 84, 3), "stacked": (3, 84, 84, 3),
+    "small": (8, 8, 3), "oblong": (84, 96, 3), "five": (84, 84, 5)
 }
 
 class Bad(gymnasium.Env):
@@ -19,6 +20,8 @@ class Bad(gymnasium.Env):
         self.what, self.count = what, 0
         if what == "constructor":
             raise KeyError("no such robot")
+        if what == "constructor exits":
+            sys.exit(0)
         if what == "no space":
             self.observation_space = None
         if what == "dict":
@@ -60,10 +63,13 @@ class Bad(gymnasium.Env):
             return self._obs(), 1.0, False, self.count % 10 == 0, {}
         if self.what == "step":
             raise RuntimeError("the robot\\nfell over")
+        if self.what == "step exits":
+            sys.exit(0)
         obs = {
             "shape of step": np.zeros((2, 2)), "observation none": None, "observation text": "ab",
             "observation nan": np.full(2, np.nan), "observation inf": np.full(2, np.inf),
-            "observation too large": np.full(2, 1e300),
+            "observation too large": np.full(2, 1e300), "observation complex": np.full(2, 1j),
+            "image shape": np.zeros((80, 84, 3), np.uint8), "image type": np.full((84, 84, 3), 0.5),
         }.get(self.what, self._obs())
         reward = {
             "reward none": None, "reward array": np.ones(2), "reward of one": np.ones(1), "reward text": "x",
@@ -77,6 +83,7 @@ gymnasium.register("Bad-v0", Bad)
 
 BAD_ENVIRONMENTS = {  # what it does: the algorithm that meets it, and the answer
     "constructor": ("sac", "cannot be made: KeyError: 'no such robot' (bad_envs.py, line"),
+    "constructor exits": ("sac", "cannot be made: SystemExit: 0 (bad_envs.py, line"),
     "no space": ("sac", "NoneType observations"),
     "dict": ("sac", "Dict observations"),
     "empty": ("sac", "empty observations"),
@@ -93,6 +100,7 @@ BAD_ENVIRONMENTS = {  # what it does: the algorithm that meets it, and the answe
     "reset returns one": ("sac", "after reset"),
     "shape of reset": ("sac", "observation of shape (3,) after reset: its observation_space has (2,)"),
     "step": ("sac", "failed in step: RuntimeError: the robot fell over (bad_envs.py, line"),
+    "step exits": ("sac", "failed in step: SystemExit: 0 (bad_envs.py, line"),
     "step returns four": ("sac", "failed in step: ValueError: not enough values to unpack (expected 5, got 4)"),
     "shape of step": ("sac", "observation of shape (2, 2) after a step"),
     "observation none": ("sac", "observation of shape () after a step"),
@@ -100,6 +108,7 @@ BAD_ENVIRONMENTS = {  # what it does: the algorithm that meets it, and the answe
     "observation nan": ("sac", "observation with nan at 0 after a step (step 30, episode 2)"),
     "observation inf": ("sac", "observation with inf at 0"),
     "observation too large": ("sac", "observation with inf at 0"),
+    "observation complex": ("sac", "observation of complex128 after a step: numbers are needed"),
     "reward none": ("sac", "the reward None: a number is needed"),
     "reward array": ("sac", "a reward of shape (2,)"),
     "reward of one": ("sac", "a reward of shape (1,)"),
@@ -110,6 +119,8 @@ BAD_ENVIRONMENTS = {  # what it does: the algorithm that meets it, and the answe
     "stacked images": ("drqv2", "one image is needed, stacks are made here"),
     "small": ("drqv2", "8 x 8 pixels: the encoder takes square ones of 21 x 21"),
     "oblong": ("drqv2", "84 x 96 pixels: the encoder takes square ones"),
+    "image shape": ("drqv2", "an image of uint8 (80, 84, 3): its observation_space has uint8 (84, 84, 3) (step"),
+    "image type": ("drqv2", "an image of float64 (84, 84, 3): its observation_space has uint8 (84, 84, 3)"),
     "five": ("drqv2", "1 or 3 colours are needed"),
 }
 

@@ -10,7 +10,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from pessimism import GPLSAC, REDQ, SAC, Algorithm, Callback, UserError
+from pessimism import GPLSAC, REDQ, SAC, Algorithm, Callback, DrQv2, UserError
 from pessimism.config import foreign
 from pessimism.config.resolve import option_names
 
@@ -80,10 +80,27 @@ def test_observations_of_another_shape_are_refused(shape):
 
 def test_observations_that_are_not_numbers_are_refused():
     agent = SAC(PENDULUM, **FAST)
-    for obs, message in (({"a": 1}, "not a dict"), (OBS * np.nan, "not finite"), (["a"] * 4, "array of numbers")):
+    for obs, message in (
+        ({"a": 1}, "not a dict"),
+        (["a"] * 4, "array of numbers"),
+        ([[1], [2, 3]], "array of numbers"),
+        (OBS * 1j, "array of numbers"),
+        (OBS * np.nan, "not finite"),
+        (np.full(4, 1e300), "not finite in float32"),
+    ):
         with pytest.raises(UserError, match=message):
             agent.predict(obs)
     assert agent.predict(torch.zeros(4, requires_grad=True))[0].shape == (1,)
+
+
+def test_images_that_are_not_bytes_are_refused():
+    line = "pessimism.envs.toys:pessimism-toys/DrawnLine-v0"
+    agent = DrQv2(line, **FAST, replay_capacity=64, pixels={"filters": 4, "features": 8})
+    image = np.full(agent.get_env().observation_space.shape, 7)
+    assert agent.predict(image)[0].shape == (1,)
+    for obs in (image / 255, image + 256, -image):
+        with pytest.raises(UserError, match="whole numbers from 0 to 255"):
+            agent.predict(obs)
 
 
 def test_sb3s_evaluate_policy():

@@ -25,8 +25,12 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: a process with threads cannot be forked safely
 
+import torch._dynamo  # noqa: F401  torch imports it at the first update
+
+import pessimism.training.run  # noqa: F401  with all that commands import late
 from bad import BAD_COMMANDS, BAD_ENVIRONMENTS, ENVIRONMENTS, FILES, SMALL
 from pessimism.cli import main
+from pessimism.envs.make import make
 from sameness import assert_same_run, final_tensors
 
 LINE = "pessimism.envs.toys:pessimism-toys/Line-v0"
@@ -276,6 +280,7 @@ def torture(only: Sequence[str], seconds: float) -> int:
     sections, started = [], time.monotonic()
     total = sum(SECTIONS[name][1] for name in only)
     home = Path(tempfile.mkdtemp(prefix="torture-"))
+    make("Hopper-v4").close()  # Gymnasium imports MuJoCo at the first use
     for name in only:
         try_all, share = SECTIONS[name]
         section = Section(name)

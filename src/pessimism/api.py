@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from pessimism import records
-from pessimism.arguments import finite_array, whole_number
+from pessimism.arguments import observation_array, whole_number
 from pessimism.config import foreign
 from pessimism.config.presets import PRESETS
 from pessimism.config.resolve import resolved, validated
@@ -151,15 +151,14 @@ class Algorithm:
         Where the agent sees images, they are the stacked ones [stack, H, W, C].
         """
         env = self.assembly.trainer.env
-        obs = finite_array(observation)
+        obs = observation_array(observation, np.uint8 if len(env.obs_shape) > 1 else np.float32)
         batched = obs.ndim == len(env.space.shape) + 1
         if obs.shape[batched:] != env.space.shape:
             raise UserError(
                 f"an observation of {self.config.env} has the shape {env.space.shape}, and a batch of them "
                 f"[batch, ...]: this one has {obs.shape}"
             )
-        dtype = np.uint8 if len(env.obs_shape) > 1 else np.float32
-        batch = torch.from_numpy(obs.astype(dtype).reshape(-1, *env.obs_shape))
+        batch = torch.from_numpy(obs.reshape(-1, *env.obs_shape))
         action = self.agent.mode(batch) if deterministic else self.agent.sample(batch, self._sampling)[0]
         scaled = env.scaled_batch(action.numpy())
         return (scaled if batched else scaled[0]), None

@@ -21,15 +21,20 @@ def whole_number(name: str, value: Any) -> int:  # noqa: ANN401
     return number
 
 
-def finite_array(observation: Any) -> NDArray[Any]:  # noqa: ANN401
-    """Return an observation as an array of finite numbers."""
+def observation_array(observation: Any, dtype: type[np.float32 | np.uint8]) -> NDArray[Any]:  # noqa: ANN401
+    """Return an observation as an array of finite float32 numbers or, for images, of bytes."""
     if isinstance(observation, torch.Tensor):
         observation = observation.detach().cpu()
     try:
-        array = np.asarray(observation)
-        finite = bool(np.isfinite(array).all())
-    except (TypeError, ValueError):
-        raise UserError(f"an observation is an array of numbers, not a {type(observation).__name__}") from None
-    if not finite:
-        raise UserError("the observation has a number that is not finite")
+        given = np.asarray(observation)
+    except ValueError:  # rows of different lengths
+        given = np.asarray(None)
+    if given.dtype.kind not in "biuf":
+        raise UserError(f"an observation is an array of numbers, not a {type(observation).__name__}")
+    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is refused below
+        array = given.astype(dtype)
+    if dtype == np.uint8 and not np.array_equal(array, given):
+        raise UserError("images are whole numbers from 0 to 255, and this observation has others")
+    if not np.isfinite(array).all():
+        raise UserError("the observation has a number that is not finite in float32")
     return array

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from pessimism.envs.control import ControlEnv, EnvironmentFault, PolicyFault
+from pessimism.envs.control import ControlEnv, PolicyFault
 from pessimism.envs.frames import PixelView
 from pessimism.envs.make import adapt, known, make
-from pessimism.errors import UserError
+from pessimism.errors import EnvironmentFault, UserError
 
 
 class Probe(gymnasium.Env):

@@ -17,17 +17,13 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from numpy.typing import NDArray
 
 from pessimism.envs.rendering import rendering_error
-from pessimism.errors import UserError
+from pessimism.errors import EnvironmentFault, UserError
 from pessimism.types import Array, Observation
 
 AnyEnv = gymnasium.Env[Any, Any]
 
 UNBOUNDED = 1e30  # bounds as large as float32's largest number mean that there are none
 FILM = (240, 320)  # height and width of a film's images where the environment leaves it open
-
-
-class EnvironmentFault(UserError):
-    """The environment raised an error, or returned something that nothing can be learned from."""
 
 
 class PolicyFault(UserError):
@@ -105,6 +101,8 @@ class ControlEnv:
             raise EnvironmentFault(f"the environment returned an observation of shape {there} {when}: {said}")
         if len(self.obs_shape) > 1:
             return np.array(obs, dtype=np.uint8)
+        if (kind := np.asarray(obs).dtype).kind not in "biuf":
+            raise EnvironmentFault(f"the environment returned an observation of {kind} {when}: numbers are needed")
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is refused
             flat = np.array(obs, dtype=np.float32).reshape(-1)
         if not np.isfinite(flat).all():
@@ -176,11 +174,11 @@ def no_traceback(doing: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EnvironmentFault(f"{doing}: {described(error)}") from error
 
 
-def described(error: Exception) -> str:
+def described(error: BaseException) -> str:
     """Return an error as one line, with the place in the source where it was raised."""
     said = " ".join(f"{type(error).__name__}: {error}".split())
     frames = traceback.extract_tb(error.__traceback__)

@@ -13,9 +13,9 @@ from dm_control.rl.control import PhysicsError
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pessimism.envs.control import FILM, EnvironmentFault
+from pessimism.envs.control import FILM
 from pessimism.envs.rendering import rendering_error, silence_mujoco
-from pessimism.errors import UserError, nearest
+from pessimism.errors import EnvironmentFault, UserError, nearest
 
 Vector = NDArray[np.float32]
 Image = NDArray[np.uint8]

@@ -10,7 +10,7 @@ from gymnasium import spaces, wrappers
 
 from pessimism.envs.control import AnyEnv, is_image
 from pessimism.envs.rendering import rendering_error
-from pessimism.errors import UserError
+from pessimism.errors import EnvironmentFault, UserError
 
 
 class PixelView(NamedTuple):
@@ -49,10 +49,26 @@ def _close(reference: "weakref.ref[OwnContext]") -> None:
 
 def viewed(env: AnyEnv, stack: int, name: str) -> AnyEnv:
     """Return the environment with observations [stack, H, W, C]: of its own images, or of rendered ones."""
-    images = _channels_last(env, name) if is_image(env.observation_space) else _rendered(env, name)
-    shape = images.observation_space.shape or ()
-    # The stack keeps what it is given: each image is copied, as it may be a buffer that the next step overwrites.
-    return wrappers.FrameStackObservation(_transformed(images, shape, np.array), stack, padding_type="reset")
+    own = is_image(env.observation_space)
+    images = _channels_last(_copied(env), name) if own else _copied(_rendered(env, name))
+    return wrappers.FrameStackObservation(images, stack, padding_type="reset")
+
+
+def _copied(env: AnyEnv) -> AnyEnv:
+    """Return the environment with its images checked and copied.
+
+    The stack keeps what it is given, and that may be a buffer which the next step overwrites.
+    """
+    shape = env.observation_space.shape or ()
+
+    def copied(image: Any) -> NDArray[np.uint8]:  # noqa: ANN401
+        copy = np.array(image)
+        if copy.shape != shape or copy.dtype != np.uint8:
+            there, said = f"{copy.dtype} {copy.shape}", f"its observation_space has uint8 {shape}"
+            raise EnvironmentFault(f"the environment returned an image of {there}: {said}")
+        return copy
+
+    return _transformed(env, shape, copied)
 
 
 def _rendered(env: AnyEnv, name: str) -> AnyEnv:

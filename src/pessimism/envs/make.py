@@ -68,7 +68,7 @@ def make(
         raise UserError(f"unknown environment {env_id}{hint}") from None
     except UserError:
         raise
-    except Exception as error:  # its constructor is the user's code
+    except (Exception, SystemExit) as error:  # its constructor is the user's code
         raise UserError(f"environment {env_id} cannot be made: {described(error)}") from error
 
 

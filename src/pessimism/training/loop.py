@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from pessimism.envs.control import ControlEnv, EnvironmentFault, PolicyFault, Step
-from pessimism.errors import UserError
+from pessimism.envs.control import ControlEnv, PolicyFault, Step
+from pessimism.errors import EnvironmentFault, UserError
 from pessimism.training.bias import BiasMeter, TrainingBias
 from pessimism.training.checkpoint import Checkpoint, is_finite
 from pessimism.training.evaluate import Evaluation, Evaluator
