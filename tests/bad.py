@@ -160,6 +160,7 @@ BAD_COMMANDS = {  # the command: the answer
     "sweep gpl-sac --env Hopper-v4 --seeds 0": "0 contains no seed",
     "sweep gpl-sac --env Hopper-v4 --seeds 9-5": "did you mean 5-9",
     "sweep gpl-sac --env Hopper-v4 --seeds 1000000000": "10000 is the most",
+    "sweep gpl-sac --env Hopper-v4 --seeds 0-99999999999999999999999": "10000 is the most",
     "sweep gpl-sac --env Hopper-v4 --workers 0": "0 is not a whole number from 1 to 1024",
     "sweep gpl-sac --env Hopper-v4 --threads 99999": "99999 is not a whole number from 1 to 1024",
     "bench --seconds -1": "-1 is not a number of seconds",

@@ -142,6 +142,7 @@ def test_a_hint_to_unset_a_variable_appears_only_if_the_user_set_it(monkeypatch)
     rendering.prepare_rendering()
     said = str(rendering.rendering_error(ValueError("camera_id 99 does not exist")))
     assert "camera_id 99 does not exist" in said
+    assert str(rendering.rendering_error(UserError(said))) == said  # of a wrapper around what was drawn
     assert "unset" not in said
     monkeypatch.setattr(rendering, "_chosen_here", set())  # as if the user had set it
     assert "unset MUJOCO_GL, which is egl" in str(rendering.rendering_error(ValueError("x")))

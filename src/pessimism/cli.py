@@ -204,8 +204,9 @@ def _seeds(text: str) -> list[int]:
     if not seeds:
         hint = f"{last}-{first}" if dash else "1 or more"
         raise argparse.ArgumentTypeError(f"{text} contains no seed: did you mean {hint}?")
-    if len(seeds) > MOST_SEEDS:
-        raise argparse.ArgumentTypeError(f"{text} is {len(seeds)} seeds: {MOST_SEEDS} is the most")
+    if seeds[-1] - seeds[0] >= MOST_SEEDS:
+        count = seeds[-1] - seeds[0] + 1
+        raise argparse.ArgumentTypeError(f"{text} is {count} seeds: {MOST_SEEDS} is the most")
     return list(seeds)
 
 

@@ -152,6 +152,14 @@ def test_an_action_that_is_not_a_number_is_the_policys_fault():
     assert not hasattr(probe, "action")
 
 
+def test_a_camera_that_a_task_does_not_have_is_refused_before_anything_is_drawn(monkeypatch):
+    monkeypatch.setattr("pessimism.envs.make.check_rendering", lambda: None)
+    monkeypatch.setattr("pessimism.envs.make.adapt", lambda *arguments: "adapted")
+    assert make("Hopper-v4", view=PixelView(camera=0)) == "adapted"
+    with pytest.raises(UserError, match="Hopper-v4 has no camera 99: --pixels.camera goes up to 0"):
+        make("Hopper-v4", view=PixelView(camera=99))
+
+
 def test_vector_environments_are_refused():
     several = gymnasium.make_vec("Hopper-v5", num_envs=2, vectorization_mode="sync")
     with pytest.raises(UserError, match="SyncVectorEnv: a single gymnasium.Env is needed"):

@@ -1,5 +1,6 @@
 """Exported policies give the actions of torch, in the environment's own units, without torch."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,24 @@ class Lopsided(gymnasium.Env):
 def actions(path, observations):
     session = onnxruntime.InferenceSession(path)
     return np.stack([session.run(None, {"observation": obs})[0] for obs in observations])
+
+
+def test_a_file_replaces_no_link_and_no_device(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "_graph", lambda policy, example: b"graph")
+    monkeypatch.setattr(export, "_difference", lambda *arguments: 0.0)
+    monkeypatch.setattr(export, "_latency", lambda *arguments: 0.0)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *arguments, **keywords: None)
+    model = GPLSAC(Lopsided, **FAST)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to-pipe").symlink_to("pipe")
+    (tmp_path / "link").symlink_to("policy.onnx")
+    for name in ("pipe", "to-pipe", "."):
+        with pytest.raises(UserError, match="not a regular file: give another name"):
+            model.export(tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+    model.export(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "policy.onnx").read_bytes() == b"graph"
 
 
 @pytest.mark.slow

@@ -112,12 +112,21 @@ def _registered(env_id: str, view: PixelView | None, kwargs: dict[str, Any]) -> 
     if view.camera is not None:
         rendering["camera_id"] = view.camera
     try:
-        return gymnasium.make(env_id, **kwargs | rendering)
+        env = gymnasium.make(env_id, **kwargs | rendering)
     except TypeError:
         raise UserError(
             f"{env_id} has no image observations and cannot be drawn at {view.size} x {view.size}: "
             "learn from its states, or wrap it in one that observes images"
         ) from None
+    _check_camera(env, env_id, view.camera)
+    return env
+
+
+def _check_camera(env: AnyEnv, env_id: str, camera: int | None) -> None:
+    """Refuse a camera that a MuJoCo task does not have: MuJoCo itself would end the process."""
+    count = getattr(getattr(env.unwrapped, "model", None), "ncam", None)
+    if camera is not None and count is not None and camera >= count:
+        raise UserError(f"{env_id} has no camera {camera}: --pixels.camera goes up to {count - 1}")
 
 
 def _leading(env: AnyEnv, entries: int) -> AnyEnv:

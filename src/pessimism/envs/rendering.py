@@ -78,6 +78,8 @@ def check_rendering() -> None:
 
 def rendering_error(error: Exception) -> UserError:
     """Return one line for what a GL platform raised, with the fix."""
+    if isinstance(error, UserError):
+        return error
     try:
         check_rendering()
     except UserError as known:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pessimism.errors import UserError
 from pessimism.training.checkpoint import separate
-from pessimism.training.directory import WRITING, flush_directory, flush_file
+from pessimism.training.directory import WRITING, flush_directory, flush_file, new_file
 
 CHECKSUM = "crc32"  # its name in the header
 
@@ -22,16 +22,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     Missing directories are made, and a link is followed. A path that exists and is not a regular file is refused.
     """
     try:
-        target = path.resolve()  # renaming onto a link would replace the link
-        if target.exists() and not target.is_file():
-            raise UserError(f"{path} is not a regular file: give another name")
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = new_file(path)
         temporary, own = target.with_name(target.name + WRITING), separate(tensors)
         save_file(own, temporary, {**metadata, CHECKSUM: _checksum(own, metadata)})
         flush_file(temporary)
         temporary.replace(target)
         flush_directory(target.parent)
-    except (OSError, RuntimeError, SafetensorError) as error:  # RuntimeError: a circle of links
+    except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise UserError(f"cannot write {path}: {reason}") from None
 

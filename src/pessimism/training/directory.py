@@ -136,6 +136,21 @@ class TornError(Exception):
     """A file whose content is not what was written."""
 
 
+def new_file(path: Path) -> Path:
+    """Return the place that a file named by the user is written to, and make its directories.
+
+    A link is followed: renaming onto it would replace the link. A device or a directory is refused.
+    """
+    try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            raise UserError(f"{path} is not a regular file: give another name")
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except RuntimeError:
+        raise UserError(f"cannot write {path}: its links lead in a circle") from None
+    return target
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file completely or not at all: under a temporary name, flushed, then renamed."""
     temporary = path.with_name(path.name + WRITING)

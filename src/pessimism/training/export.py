@@ -15,7 +15,7 @@ from pessimism.agents.sac import ActorCritic
 from pessimism.envs.control import ControlEnv
 from pessimism.errors import UserError
 from pessimism.extras import missing
-from pessimism.training.directory import replace_file
+from pessimism.training.directory import new_file, replace_file
 
 INPUT, OUTPUT = "observation", "action"
 CHECKED = 100  # observations that the file is compared with torch on
@@ -89,8 +89,7 @@ def export_policy(agent: ActorCritic, env: ControlEnv, path: Path) -> Exported:
             f"the exported policy differs from torch by {difference:.1e}, and is not written: report this"
         )
     try:
-        path.resolve().parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path.resolve(), graph)
+        replace_file(new_file(path), graph)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
     shape, dtype = env.space.shape, str(observations.dtype)

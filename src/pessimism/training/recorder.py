@@ -49,6 +49,11 @@ class Recorder:
             check_same(self.config, checkpoint, self.directory.path)
             if not self._restored(trainer, checkpoint):
                 torn.append("inexact resume: the environment did not repeat its newest episode, a new one begins")
+        elif done := self.directory.done:
+            raise UserError(
+                f"{self.directory.path} is done ({done.get('step')} steps) and its checkpoints are gone: it "
+                "cannot go on, and nothing was changed; restore them, or give another --out to start again"
+            )
         return checkpoint.step if checkpoint else 0, torn
 
     def _restored(self, trainer: Trainer, checkpoint: Checkpoint) -> bool:
