@@ -93,13 +93,12 @@ def forked(work: Callable[..., int], *arguments: Any) -> tuple[int, str]:
         return os.waitstatus_to_exitcode(status), errors.read().decode(errors="replace")
 
 
-def evenly(items: Sequence[Any], seconds: float, section: Section) -> Iterator[Any]:
-    """Yield all items, or as many as there is time for, spread over all of them."""
+def evenly(items: Sequence[Any], end: float, section: Section) -> Iterator[Any]:
+    """Yield all items, or as many as there is time for until `end`, spread over all of them; one at least."""
     order = sorted(range(len(items)), key=lambda index: int(f"{index:016b}"[::-1], 2))
     section.possible += len(items)
-    started = time.monotonic()
-    for index in order:
-        if time.monotonic() - started > seconds:
+    for position, index in enumerate(order):
+        if position and time.monotonic() > end:
             return
         section.tried += 1
         yield items[index]
@@ -148,7 +147,7 @@ def observed(algorithm: str, out: Path, last: int | None) -> int:
 def kills(section: Section, seconds: float) -> None:
     """Kill a run of each family at each file-system event; started again, it must end as one never interrupted."""
     for algorithm in FAMILIES:
-        place = Path(algorithm).absolute()
+        end, place = time.monotonic() + seconds / len(FAMILIES), Path(algorithm).absolute()
         place.mkdir()
         whole, broken = place / "whole", place / "broken"
 
@@ -157,7 +156,7 @@ def kills(section: Section, seconds: float) -> None:
             section.fail(algorithm, f"the run itself ends with {code}: {said[-300:]}")
             continue
         total = int(Path(f"{whole}.count").read_text())
-        for last in evenly(range(1, total + 1), seconds / len(FAMILIES), section):
+        for last in evenly(range(1, total + 1), end, section):
             shutil.rmtree(broken, ignore_errors=True)
             code, said = forked(observed, algorithm, broken, last)
             if code != -signal.SIGKILL:
@@ -182,7 +181,7 @@ def difference(whole: Path, other: Path) -> str:
 def flips(section: Section, seconds: float) -> None:
     """Flip a bit of each file of a run; resumed, it is refused in one line or ends with the same weights."""
     for algorithm in ("gpl-sac", "gpl-drq"):
-        place = Path(f"flips-{algorithm}").absolute()
+        end, place = time.monotonic() + seconds / 2, Path(f"flips-{algorithm}").absolute()
         start, whole, other = place / "start", place / "whole", place / "other"
         forked(main, command(algorithm, str(start)))
         forked(main, command(algorithm, str(whole), MORE))
@@ -193,7 +192,7 @@ def flips(section: Section, seconds: float) -> None:
             for path in files
             for _ in range(FLIPS)
         ]
-        for name, bit in evenly(trials, seconds / 2, section):
+        for name, bit in evenly(trials, end, section):
             shutil.rmtree(other, ignore_errors=True)
             shutil.copytree(start, other)
             content = bytearray((other / name).read_bytes())
@@ -224,7 +223,7 @@ def answered(section: Section, trial: str, arguments: list[str], message: str) -
 def environments(section: Section, seconds: float) -> None:
     """Train in each bad environment of the table."""
     Path("bad_envs.py").write_text(ENVIRONMENTS)
-    for what in evenly(list(BAD_ENVIRONMENTS), seconds, section):
+    for what in evenly(list(BAD_ENVIRONMENTS), time.monotonic() + seconds, section):
         algorithm, message = BAD_ENVIRONMENTS[what]
         kwargs = f"{{what: {what.removesuffix(' images')}}}"
         asked = ["--env", "bad_envs:Bad-v0", "--env-kwargs", kwargs, *SMALL, "--out", f"bad/{what}"]
@@ -236,7 +235,7 @@ def commands(section: Section, seconds: float) -> None:
     for name, text in FILES.items():
         Path(name).write_text(text)
     before = sorted(Path.cwd().iterdir())
-    for text in evenly(list(BAD_COMMANDS), seconds, section):
+    for text in evenly(list(BAD_COMMANDS), time.monotonic() + seconds, section):
         answered(section, text, text.split(), BAD_COMMANDS[text])
         if sorted(Path.cwd().iterdir()) != before:
             section.fail(text, "leaves something behind")
@@ -251,7 +250,7 @@ def pipes(section: Section, seconds: float) -> None:
         "train": (python + command("gpl-sac", "piped", 200), (0, 141)),
         "Ctrl-C at the start": (python + command("gpl-sac", "interrupted", 100_000), (130,)),
     }
-    for name in evenly(list(trials), seconds, section):
+    for name in evenly(list(trials), time.monotonic() + seconds, section):
         arguments, codes = trials[name]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if "Ctrl-C" in name:

@@ -205,6 +205,8 @@ class Algorithm:
             config = validated(json.loads(header["config"]))
         except (KeyError, ValueError, RecursionError):
             raise UserError(f"{path} holds no settings that can be read") from None
+        except UserError as error:
+            raise UserError(f"{path} holds settings that cannot be used: {error}") from None
         agent = cls._built(path, config, env)
         if problem := misfit(agent.agent.state_dict(), tensors):
             raise UserError(f"{path} does not fit {agent.config.env}: {problem}")

@@ -109,7 +109,10 @@ def read_config(path: Path) -> Config:
         raise UserError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise UserError(f"{file} is not a config of this library")
-    return validated(values)
+    try:
+        return validated(values)
+    except UserError as error:
+        raise UserError(f"{file} cannot be used: {error}") from None
 
 
 def manifest(config: Config) -> dict[str, Any]:
