@@ -38,6 +38,8 @@ return {
   text: document.body.innerText,
   wide: [...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth + 1).length,
   cues: [...document.querySelectorAll(".cue")].filter((cue) => getComputedStyle(cue).display !== "none").length,
+  margins: [...document.querySelectorAll("tr > :last-child")]
+    .filter((cell) => parseFloat(getComputedStyle(cell).paddingRight)).length,
   figures: document.querySelectorAll("figure svg").length,
   tooWide: document.documentElement.scrollWidth - innerWidth,
   foreign: performance.getEntriesByType("resource").map((entry) => entry.name),
@@ -81,6 +83,7 @@ def test_missing_seeds_on_a_phone(tmp_path):
     assert "\u00b1" in found["tip"]
     assert found["wide"] > 0
     assert found["cues"] == found["wide"]  # every table that is cut off says so
+    assert found["margins"] == 0  # and none is cut off by an empty margin alone
 
 
 def test_values_of_published_curves_and_of_the_paper_are_under_the_pointer(tmp_path):
