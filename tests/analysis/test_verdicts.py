@@ -192,6 +192,13 @@ def test_page_and_terminal_say_the_same_first(tmp_path):
     assert f"{number:+.3g}".replace("-", "\u2212") in lines[1]
 
 
+def test_one_seed_has_no_interval_to_warn_of(tmp_path):
+    small_suite(tmp_path, scale=0.05, envs=["Hopper-v4"], seeds=1)
+    text = markdown(document(read_study([tmp_path])))
+    assert "One seed has no interval, so that nothing is decided" in text
+    assert "These intervals rest on" not in text
+
+
 def test_what_a_claim_says_beside_its_checks_is_named(tmp_path):
     small_suite(tmp_path, "utd", scale=0.05, envs=["Hopper-v4"], seeds=2)
     assert "Not checked: that Ant and Humanoid become unstable" in markdown(document(read_study([tmp_path])))

@@ -104,7 +104,9 @@ def verdicts(study: Study) -> Iterator[Block]:
         lines = [_line(result) for result in found] + [f"Not checked: {suite.unchecked}."] * bool(suite.unchecked)
         yield Finding(overall(found), headline(suite, found), lines)
         seeds = min((result.seeds for result in found if result.decisive), default=0)
-        if 0 < seeds < ENOUGH_SEEDS:
+        if seeds == 1:
+            yield Text("One seed has no interval, so that nothing is decided: give more seeds.", "warning")
+        elif 1 < seeds < ENOUGH_SEEDS:
             yield Text(
                 f"These intervals rest on {counted(seeds, 'seed')}, fewer than five: they are wide, and one more "
                 "run may change them.",
