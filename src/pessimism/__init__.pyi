@@ -93,6 +93,18 @@ class GPLDropout(Algorithm):
     Source: the paper's future work, a posterior instead of an ensemble, on DroQ's critic.
     """
 
+class RLPD(Algorithm):
+    """With --prior: 10 critics with LayerNorm, half of each batch prior data, the minimum of a random pair.
+
+    Source: Ball et al., 2023 (RLPD), released code.
+    """
+
+class GPLRLPD(Algorithm):
+    """With --prior: RLPD from the first step, beta fixed until online episodes show the critics' bias.
+
+    Source: Ball et al., 2023 (RLPD), released code, with the rule of gpl-sac-calibrated.
+    """
+
 class MBPO(Algorithm):
     """SAC on short rollouts of a learned model (Ant and Humanoid: positions and velocities only).
 

@@ -35,7 +35,7 @@ from pessimism.training.evaluate import Evaluation, Evaluator
 from pessimism.training.export import Exported, export_policy
 from pessimism.training.loop import Callback, Hooks
 from pessimism.training.recorder import Recorder
-from pessimism.training.run import Assembly, assemble, env_factory, pixel_view, record
+from pessimism.training.run import WITHOUT_PRIOR, Assembly, assemble, env_factory, pixel_view, record
 from pessimism.training.state import Progress, stream
 
 CallbackLike = Callback | Callable[[Progress], bool | None]
@@ -176,7 +176,8 @@ class Algorithm:
 
     def save(self, path: str | Path) -> Path:
         """Write the agent and its settings to one safetensors file (the replay is in `learn(out=...)`'s run)."""
-        header = {"format": FILE_FORMAT, "config": self.config.model_dump_json()}
+        config = self.config.model_copy(update=WITHOUT_PRIOR)
+        header = {"format": FILE_FORMAT, "config": config.model_dump_json()}
         save_tensors(Path(path), self.agent.state_dict(), header)
         return Path(path)
 

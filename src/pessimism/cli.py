@@ -104,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     export = add("export", _export, "write a run's policy as an ONNX file, which runs without torch")
     _add_run(export)
     export.add_argument("file", type=Path, help="the file to write, such as policy.onnx")
+    dataset = add("dataset", _dataset, "write a run's replay as a data set, which --prior of train takes")
+    _add_run(dataset)
+    dataset.add_argument("target", metavar="OUT", help="a file out.npz, a directory, or minari:ID (extra: minari)")
     report = add(
         "report", _report, "one page about runs: curves, bias, statistics, the paper's numbers beside them"
     )
@@ -121,22 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = add("demo", _demo, "train GPL-SAC on a MuJoCo task in a few minutes, with curve and video")
     demo.add_argument("--seed", type=_whole(0, MOST), default=0, help="seed (0)")
     demo.add_argument(OUT, type=Path, default=None, help="directory of the run (runs/demo/seed_N)")
-    bench = add("bench", _bench, "time an update against SBX, SB3 and the limit of this machine")
-    instead = {
-        "--paper": "the paper's table of training times instead",
-        "--pixels": "updates from pixels against DrQ-v2's style instead",
-        "--backbones": "every preset on states against each other instead",
-        "--shares": "where the time of a real run goes instead",
-    }
-    for option, text in instead.items():
-        bench.add_argument(option, action="store_true", help=text)
-    bench.add_argument("--json", type=Path, default=None, help="also write the figures to this file")
-    bench.add_argument(
-        "--peers", type=Path, default=Path(".venv-peers"), help="environment of the peers (.venv-peers)"
-    )
-    bench.add_argument("--no-peers", action="store_true", help="leave SBX and SB3 out")
-    bench.add_argument("--seconds", type=_seconds, default=210.0, help="time of all blocks together (210)")
-    bench.add_argument("--threads", type=_whole(1, MOST_THREADS), default=None, help="threads of each (all cores)")
+    _add_bench_options(add("bench", _bench, "time an update against SBX, SB3 and the limit of this machine"))
     reproduce = add("reproduce", _reproduce, "a figure or table of the paper: its runs, then their report")
     reproduce.add_argument("suite", nargs="?", help="see --list")
     reproduce.add_argument("--list", action="store_true", help="show all figures and tables, and their claims")
@@ -154,6 +142,24 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("run", type=Path, help="directory of the run")
     sub.add_argument("--trust-env", action="store_true", help=TRUST)
+
+
+def _add_bench_options(bench: argparse.ArgumentParser) -> None:
+    instead = {
+        "--paper": "the paper's table of training times instead",
+        "--pixels": "updates from pixels against DrQ-v2's style instead",
+        "--backbones": "every preset on states against each other instead",
+        "--shares": "where the time of a real run goes instead",
+    }
+    for option, text in instead.items():
+        bench.add_argument(option, action="store_true", help=text)
+    bench.add_argument("--json", type=Path, default=None, help="also write the figures to this file")
+    bench.add_argument(
+        "--peers", type=Path, default=Path(".venv-peers"), help="environment of the peers (.venv-peers)"
+    )
+    bench.add_argument("--no-peers", action="store_true", help="leave SBX and SB3 out")
+    bench.add_argument("--seconds", type=_seconds, default=210.0, help="time of all blocks together (210)")
+    bench.add_argument("--threads", type=_whole(1, MOST_THREADS), default=None, help="threads of each (all cores)")
 
 
 def _add_sweep_options(sub: argparse.ArgumentParser) -> None:
@@ -360,6 +366,14 @@ def _export(parsed: argparse.Namespace, rest: list[str]) -> int:
 
     assembly, _ = load_run(parsed.run, trust_env=parsed.trust_env, say=_say)
     print(export_policy(assembly.agent, assembly.trainer.env, parsed.file))
+    return 0
+
+
+def _dataset(parsed: argparse.Namespace, rest: list[str]) -> int:
+    _no_more(rest)
+    from pessimism.tools.dataset import write_dataset
+
+    print(write_dataset(parsed.run, parsed.target, trust_env=parsed.trust_env, say=_say))
     return 0
 
 

@@ -108,6 +108,7 @@ def test_another_strategy_starts_from_its_own_defaults():
         "measure": "wasserstein1",
         "optimism": 0.0,
         "optimism_steps": 50_000,
+        "actor_share": 1.0,
         "samples": 1,
     }
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from pessimism.envs.control import ActionRepeat
 from pessimism.errors import UserError
 from pessimism.nn.compilation import compiler
 from pessimism.nn.ensemble import EnsembleDropout
+from pessimism.replay.prior import Recorded
 from pessimism.training.checkpoint import Checkpoint
 from pessimism.training.directory import RunDirectory
 from pessimism.training.recorder import Recorder
@@ -49,6 +51,21 @@ class Wire(NamedTuple):
     base: str = "states"
     given: Mapping[str, Any] = {}  # settings without which it has no effect
     also: Mapping[str, Any] = {}  # settings that must change together with it
+
+
+def steps(count):
+    """Return so many steps on the line, as prior data."""
+    obs, flags = np.zeros((count, 1), np.float32), np.zeros(count, bool)
+    return Recorded(obs, obs, np.ones(count), flags, flags | (np.arange(count) == count - 1), obs)
+
+
+@pytest.fixture(autouse=True)
+def _prior_data():
+    """Write files with 3 and 5 steps."""
+    for count in (3, 5):
+        made = steps(count)
+        names = ("observations", "actions", "rewards", "terminations", "truncations", "next_observations")
+        np.savez(f"{count}.npz", **dict(zip(names, made, strict=True)))
 
 
 def strategy(read):
@@ -191,6 +208,16 @@ WIRES = {
     "replay_file": [
         Wire("rows", lambda run: str(run.trainer.replay.file)),
         Wire("frames", lambda run: str(run.trainer.replay.file), base="images"),
+    ],
+    "prior": [Wire("3.npz", lambda run: len(getattr(run.trainer.replay, "prior", ())), found=3)],
+    "prior_share": [Wire(0.25, lambda run: run.trainer.replay.share, given={"prior": "3.npz"})],
+    "prior_checksum": [
+        Wire(
+            steps(5).checksum,
+            lambda run: run.config.prior_checksum,
+            given={"prior": "3.npz"},
+            also={"prior": "5.npz"},
+        )
     ],
     "n_step": [
         Wire(4, lambda run: run.trainer.replay.n_step),
@@ -354,6 +381,7 @@ def adam(name):
 
 PENALTY = {
     "measure": Wire("std", strategy(lambda rule: rule.disagreement.__name__), found="ensemble_spread"),
+    "actor_share": Wire(0.6, strategy(lambda rule: rule.actor_share)),
     "samples": Wire(4, lambda run: run.agent.critic.samples, given={"critic.form": "droq"}),
     "optimism": Wire(0.3, strategy(lambda rule: rule.schedule(0))),
     "optimism_steps": Wire(

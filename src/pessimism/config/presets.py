@@ -5,7 +5,7 @@ To add one, add its entry to PRESETS. Its command, its class in Python and its h
 
 from typing import Any, NamedTuple
 
-from pessimism.config.settings import DROQ, DRQ, HERE, MBPO, XQC
+from pessimism.config.settings import DROQ, DRQ, HERE, MBPO, RLPD, XQC
 from pessimism.config.tasks import DMC_EASY, DMC_HARD
 
 Changes = dict[str, Any]
@@ -58,6 +58,7 @@ XQC_NETWORKS: Changes = {
     "entropy_per_action": -0.5,
 }
 DROQ_NETWORKS: Changes = XAVIER | {"critic.form": "droq", "critic.members": 2, "critic.scale": 1.0}
+RLPD_NETWORKS: Changes = XAVIER | {"critic.form": "droq", "critic.dropout": 0.0, "entropy_per_action": -0.5}
 WIDE: Changes = {"model.train_every": 1000, "model.retain_epochs": 5, "model.hidden": 400}
 
 PIXELS: Changes = {
@@ -213,6 +214,19 @@ PRESETS = {
         "the paper's future work, a posterior instead of an ensemble, on DroQ's critic",
         DROQ_NETWORKS | {"critic.members": 1, "critic.dropout": 0.1, "pessimism.samples": 5},
         sources={"critic.dropout": HERE, "pessimism.samples": HERE},
+    ),
+    "rlpd": Preset(
+        "RLPD",
+        "with --prior: 10 critics with LayerNorm, half of each batch prior data, the minimum of a random pair",
+        RLPD,
+        RLPD_NETWORKS | {"pessimism.name": "subset-minimum"},
+    ),
+    "gpl-rlpd": Preset(
+        "GPLRLPD",
+        "with --prior: RLPD from the first step, beta fixed until online episodes show the critics' bias",
+        f"{RLPD}, with the rule of gpl-sac-calibrated",
+        RLPD_NETWORKS | {"pessimism.name": "calibrated", "pessimism.actor_share": 0.0, "random_steps": 0},
+        sources={"random_steps": f"{HERE}: prior data take the place of random steps", "pessimism.name": HERE},
     ),
     "mbpo": Preset(
         "MBPO",

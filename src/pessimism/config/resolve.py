@@ -21,8 +21,12 @@ from pessimism.errors import UserError, nearest
 
 OUT = "--out"
 CONFIG = "--config"
-OPERATIONAL = ("steps", "log", "checkpoint", "threads", "replay_file", "resume")
-"""Settings that may change when a run is resumed: they do not change what it computes."""
+OPERATIONAL = ("steps", "log", "checkpoint", "threads", "replay_file", "resume", "prior")
+"""Settings that may change when a run is resumed: they do not change what it computes.
+
+Prior data may be in another place. That they are the same is what `prior_checksum` ensures.
+"""
+SEVERAL = ("--prior",)  # options that take several values
 
 Leaf = tuple[str, Any]
 
@@ -200,7 +204,7 @@ def parse_options(rest: list[str], *, trust_env: bool = False) -> tuple[dict[str
     values: dict[str, Any] = {}
     from_files: dict[str, Any] = {}
     out: Path | None = None
-    for option, text in _pairs(rest, [*known, OUT, CONFIG]):
+    for option, text in _pairs(_joined(rest), [*known, OUT, CONFIG]):
         if option == OUT:
             out = Path(text)
         elif option == CONFIG:
@@ -243,6 +247,19 @@ def _parts(text: str) -> list[str]:
 
 def _options() -> dict[str, str]:
     return {f"--{name.replace('_', '-')}": name for name in option_names()}
+
+
+def _joined(rest: list[str]) -> list[str]:
+    """Return a command line with the values of options that have several as one YAML list."""
+    joined: list[str] = []
+    tokens = list(rest)
+    while tokens:
+        joined.append(tokens.pop(0))
+        if joined[-1] in SEVERAL:
+            count = next((index for index, token in enumerate(tokens) if token.startswith("--")), len(tokens))
+            values, tokens = tokens[:count], tokens[count:]
+            joined += [yaml.safe_dump(values, default_flow_style=True, width=10_000)] if count > 1 else values
+    return joined
 
 
 def _pairs(rest: list[str], known: Sequence[str]) -> Iterator[tuple[str, str]]:

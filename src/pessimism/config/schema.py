@@ -4,6 +4,7 @@ Loads no torch: listing, comparing and hashing settings stays fast.
 """
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +16,7 @@ from pessimism.config.settings import (
     HERE,
     MOST_THREADS,
     PAPER,
+    RLPD,
     WIDEST,
     XQC,
     CriticSettings,
@@ -98,6 +100,11 @@ class Config(Settings):
         ge=0,
         le=0.5,
     )
+    prior: tuple[str, ...] = setting(
+        (), "transitions to learn from beside the run's own: run directories, npz files, minari:ID (extra: minari)"
+    )
+    prior_share: float = setting(0.5, "share of each batch that is prior data, if there are some", RLPD, gt=0, le=1)
+    prior_checksum: str | None = setting(None, "checksum that the prior data must have; empty: any")
     n_step: int = setting(1, "rewards that are summed before the bootstrap", PAPER, ge=1, le=1000)
     discount: float = setting(0.99, "gamma", PAPER, ge=0, lt=1)
     tau: float = setting(0.005, "share of the critic in its target per update, 1 - rho", PAPER, gt=0, le=1)
@@ -166,6 +173,12 @@ class Config(Settings):
     def _one_name(cls, env: str) -> str:
         return canonical(env)
 
+    @field_validator("prior", mode="before")
+    @classmethod
+    def _several(cls, prior: Any) -> Any:  # noqa: ANN401
+        several = (prior,) if isinstance(prior, str | PurePath) else prior
+        return tuple(map(str, several)) if isinstance(several, tuple | list) else several
+
     @model_validator(mode="after")
     def _parts_fit(self) -> "Config":
         self.pessimism.check_critics(self.critic.members)
@@ -190,6 +203,8 @@ class Config(Settings):
             yield "alpha = 0 is for the noisy policy, which has no entropy, and for no other"
         if self.replay_capacity < self.batch_size:
             yield f"replay_capacity must hold a batch of {self.batch_size} transitions"
+        if self.prior and (self.pixels is not None or self.model is not None):
+            yield "prior data are steps from state to state: leave prior out on images, and with a model"
         if self.model is not None:
             yield from self._problems_of_model(self.model)
         if self.pixels is not None:
@@ -207,8 +222,9 @@ class Config(Settings):
             if used and self.pixels is not None:
                 yield f"{name}: agents on images have critics of the forms plain and residual only"
         rule = self.pessimism
-        if isinstance(rule, PenaltySettings) and rule.samples > 1 and self.critic.form != "droq":
-            yield "pessimism.samples are dropout masks: they need critic.form = droq"
+        drops = self.critic.form == "droq" and self.critic.dropout > 0
+        if isinstance(rule, PenaltySettings) and rule.samples > 1 and not drops:
+            yield "pessimism.samples are dropout masks: they need critic.form = droq and a critic.dropout"
         if isinstance(rule, PenaltySettings) and rule.measure == "wasserstein2" and self.critic.support is not None:
             yield "pessimism.measure = wasserstein2 is for quantiles, not for a categorical head"
         if self.critic.support and (self.critic.atoms < 2 or self.critic.support[0] >= self.critic.support[1]):

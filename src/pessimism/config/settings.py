@@ -19,6 +19,7 @@ MBPO = "Janner et al., 2019 (MBPO), released code"
 DRQ = "Yarats et al., 2022 (DrQ-v2), released code"
 XQC = "Palenicek et al., 2025 (XQC), released code"
 DROQ = "Hiraoka et al., 2022 (DroQ), released code"
+RLPD = "Ball et al., 2023 (RLPD), released code"
 ACC = "Dorka et al., 2022 (ACC), released code"
 HERE = "this library"
 MOST = 10**15  # of any number: more steps than a run can have, and exact in JSON, YAML and float64
@@ -55,7 +56,7 @@ class CriticSettings(Settings):
     support: tuple[float, float] | None = setting(
         None, "lowest and highest atom of a categorical head; empty: atoms are equally likely quantiles", PAPER
     )
-    dropout: float = setting(0.01, "share of units that the form droq drops", DROQ, ge=0, lt=1)
+    dropout: float = setting(0.01, "share of units that the form droq drops; 0: LayerNorm alone", DROQ, ge=0, lt=1)
     kappa: float = setting(1.0, "where the quantiles' Huber loss turns linear", QUANTILES, gt=0)
     scale: float = setting(0.5, "factor of the squared errors in the critics' loss", AUTHOR, gt=0)
 

@@ -43,6 +43,9 @@ class PenaltySettings(StrategySettings):
     )
     optimism: float = setting(0.0, "lambda_opt at the start: the actor's beta is beta - lambda_opt", "paper 4.3")
     optimism_steps: int = setting(50_000, "environment steps over which lambda_opt decays to 0", "paper 6", ge=1)
+    actor_share: float = setting(
+        1.0, "share of beta that the policy's values are lowered by; 0: it climbs the critics' mean", PAPER, ge=0
+    )
     samples: int = setting(
         1, "M, dropout masks that targets and policy read each critic under (critic.form droq)", ge=1, le=1000
     )

@@ -46,7 +46,7 @@ class ControlEnv:
     """
 
     def __init__(self, env: AnyEnv, name: str, *, images: bool = False) -> None:
-        self.env = env
+        self.env, self.name = env, name
         self.space = _checked_space(env.observation_space, name, images)
         self.obs_shape = self.space.shape if images else (math.prod(self.space.shape),)
         self.obs_size = math.prod(self.obs_shape)
@@ -78,6 +78,14 @@ class ControlEnv:
         """Return actions [B, act] in the environment's own units and shape: [B, *shape]."""
         scaled = np.asarray(self._center + self._scale * actions, dtype=np.float32)
         return scaled.reshape(len(actions), *self.action_shape)
+
+    def unscaled_batch(self, actions: Array) -> Array:
+        """Return actions [B, act] of the environment's own units in [-1, 1]; outside of that it does not take them.
+
+        A dimension with one possible value is 0.
+        """
+        scale = np.where(self._scale > 0, self._scale, np.inf)
+        return np.asarray((actions - self._center) / scale, dtype=np.float32)
 
     def render(self) -> NDArray[np.uint8]:
         """Return the current image for a film (environments made with render_mode="rgb_array")."""

@@ -99,6 +99,8 @@ class XQCCritic(EnsembleCritic):
 class DroQCritic(EnsembleCritic):
     """Two hidden layers with dropout and LayerNorm before each ReLU (Hiraoka et al., 2022, DroQ).
 
+    With `dropout` 0 it is LayerNorm alone (Ball et al., 2023, RLPD).
+
     Dropout is on in updates, of target critics and policy too, and off in evaluation. With `samples` M > 1,
     targets and policy read each critic under M masks, as M estimates: samples of an approximate posterior (Gal
     and Ghahramani, 2016) instead of a larger ensemble. TD-learning moves each critic under one mask.
@@ -118,7 +120,7 @@ class DroQCritic(EnsembleCritic):
         layers: list[nn.Module] = []
         for width in (inputs, hidden):
             linear, norm = EnsembleLinear(members, width, hidden), EnsembleLayerNorm(members, hidden, eps=1e-5)
-            layers += [linear, EnsembleDropout(dropout), norm, nn.ReLU()]
+            layers += [linear, *([EnsembleDropout(dropout)] if dropout else []), norm, nn.ReLU()]
         super().__init__(nn.Sequential(*layers), EnsembleLinear(members, hidden, atoms), reading(atoms, support))
         self.samples = samples
 

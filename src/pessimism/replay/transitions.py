@@ -161,9 +161,21 @@ def draw(valid: range, count: int, generator: torch.Generator, held_out_every: i
     """
     if not held_out_every:
         return valid.start + torch.randint(len(valid), (count,), generator=generator)
-    first, last = (number - -(-number // held_out_every) for number in (valid.start, valid.stop))
-    index = first + torch.randint(last - first, (count,), generator=generator)
+    index = torch.randint(drawable(valid, held_out_every), (count,), generator=generator)
+    index += _given_out(valid.start, held_out_every)
     return index + index // (held_out_every - 1) + 1
+
+
+def drawable(valid: range, held_out_every: int) -> int:
+    """Return how many of the valid transitions `draw` chooses from."""
+    if not held_out_every:
+        return len(valid)
+    return _given_out(valid.stop, held_out_every) - _given_out(valid.start, held_out_every)
+
+
+def _given_out(before: int, held_out_every: int) -> int:
+    """Return how many of the numbers below `before` are not held out."""
+    return before - -(-before // held_out_every)
 
 
 def draw_held_out(valid: range, count: int, generator: torch.Generator, held_out_every: int) -> Tensor | None:

@@ -70,9 +70,10 @@ class BanditPenalty(FixedPenalty):
         window: int = 5,
         optimism: Callable[[int], float] = no_optimism,
         disagreement: Callable[[Values], Tensor] = pairwise_distance,
+        actor_share: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(optimism=optimism, disagreement=disagreement, generator=generator)
+        super().__init__(optimism=optimism, disagreement=disagreement, actor_share=actor_share, generator=generator)
         self.arms, self.bandit = tuple(arms), ExponentialWeights(len(arms), lr, decay, window)
         self._play()
 

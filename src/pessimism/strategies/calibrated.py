@@ -59,8 +59,9 @@ class CalibratedPenalty(FixedPenalty):
         fewest: int = 4,
         optimism: Callable[[int], float] = no_optimism,
         disagreement: Callable[[Values], Tensor] = pairwise_distance,
+        actor_share: float = 1.0,
     ) -> None:
-        super().__init__(beta, optimism=optimism, disagreement=disagreement)
+        super().__init__(beta, optimism=optimism, disagreement=disagreement, actor_share=actor_share)
         self.discount, self.delay, self.n_step = discount, 1 / follow_rate, n_step
         self.gain, self.wait, self.fewest = gain, wait, fewest
         self.recent = RecentEpisodes(max(fewest, MOST_EPISODES))
@@ -122,8 +123,9 @@ class ACCPenalty(FixedPenalty):
         decay: float = 0.05,
         optimism: Callable[[int], float] = no_optimism,
         disagreement: Callable[[Values], Tensor] = pairwise_distance,
+        actor_share: float = 1.0,
     ) -> None:
-        super().__init__(beta, optimism=optimism, disagreement=disagreement)
+        super().__init__(beta, optimism=optimism, disagreement=disagreement, actor_share=actor_share)
         self.lr, self.start, self.every, self.window, self.decay = lr, start, every, window, decay
         self.recent = RecentEpisodes(window)  # an episode has a step at least
         for name in ("step", "since", "scale"):  # environment step, steps since the last change, m

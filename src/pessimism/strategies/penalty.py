@@ -19,8 +19,9 @@ class FixedPenalty(Pessimism):
     """The mean estimate minus a constant beta times the disagreement W (Eqns. 4 and 6, Procedure 1).
 
     With N = 2 and beta = 0.5 this is the clipped minimum. The actor's beta is beta - lambda_opt(step):
-    an `optimism` that decays to zero is the paper's pessimism annealing. One number W is subtracted from all
-    atoms of a distributional critic (App. D.6).
+    an `optimism` that decays to zero is the paper's pessimism annealing. With an `actor_share` other than 1 it is
+    that share of beta, minus lambda_opt; with 0 the actor climbs the mean, as in REDQ. One number W is
+    subtracted from all atoms of a distributional critic (App. D.6).
     """
 
     optimism: Tensor
@@ -31,11 +32,12 @@ class FixedPenalty(Pessimism):
         *,
         optimism: Callable[[int], float] = no_optimism,
         disagreement: Callable[[Values], Tensor] = pairwise_distance,
+        actor_share: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator)
         self.beta = nn.Parameter(torch.tensor(float(beta)), requires_grad=False)
-        self.schedule, self.disagreement = optimism, disagreement
+        self.schedule, self.disagreement, self.actor_share = optimism, disagreement, actor_share
         self.register_buffer("optimism", torch.tensor(float(optimism(0))))  # lambda_opt
 
     def target_value(self, values: Values) -> Values:
@@ -44,8 +46,8 @@ class FixedPenalty(Pessimism):
         return moved(average(values), lambda location: location - penalty)
 
     def actor_value(self, values: Values) -> Values:
-        """Return mean - (beta - lambda_opt) W."""
-        penalty = (self.beta.detach() - self.optimism) * self.disagreement(values)
+        """Return mean - (share x beta - lambda_opt) W."""
+        penalty = (self.actor_share * self.beta.detach() - self.optimism) * self.disagreement(values)
         return moved(average(values), lambda location: location - penalty)
 
     def advance(self, step: int) -> None:
@@ -78,8 +80,9 @@ class LearnedPenalty(FixedPenalty):
         beta1: float = 0.5,
         optimism: Callable[[int], float] = no_optimism,
         disagreement: Callable[[Values], Tensor] = pairwise_distance,
+        actor_share: float = 1.0,
     ) -> None:
-        super().__init__(beta, optimism=optimism, disagreement=disagreement)
+        super().__init__(beta, optimism=optimism, disagreement=disagreement, actor_share=actor_share)
         self.beta.requires_grad_(True)
         self.optimizer = torch.optim.Adam([self.beta], lr=lr, betas=(beta1, 0.999))
         # The optimizer works on buffers of this module: state_dict() is the whole state.
@@ -119,8 +122,11 @@ class SquaredBiasPenalty(LearnedPenalty):
         beta1: float = 0.5,
         optimism: Callable[[int], float] = no_optimism,
         disagreement: Callable[[Values], Tensor] = pairwise_distance,
+        actor_share: float = 1.0,
     ) -> None:
-        super().__init__(beta, lr=lr, beta1=beta1, optimism=optimism, disagreement=disagreement)
+        super().__init__(
+            beta, lr=lr, beta1=beta1, optimism=optimism, disagreement=disagreement, actor_share=actor_share
+        )
         self.square = square
 
     def penalty_loss(self, values: Values, target: Values) -> Tensor:

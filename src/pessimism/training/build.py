@@ -32,6 +32,7 @@ from pessimism.nn.encoder import Contrast, ConvEncoder, Crop, Trunk
 from pessimism.nn.ensemble import unit_orthogonal_
 from pessimism.nn.scaling import RewardScale
 from pessimism.replay.frames import FrameReplay
+from pessimism.replay.prior import PriorReplay, Recorded
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.strategies import Pessimism
 from pessimism.training.loop import Budget, Every
@@ -214,8 +215,10 @@ def build_pixel_agent(
     return PixelAgent(actor=actor, learner=learner, **_agent_options(config))
 
 
-def build_replay(config: Config, obs_shape: Sequence[int], action_size: int) -> Replay:
-    """Build the source of batches: a replay, or a model that is fitted to one."""
+def build_replay(
+    config: Config, obs_shape: Sequence[int], action_size: int, prior: Recorded | None = None
+) -> Replay:
+    """Build the source of batches: a replay, which may hold prior data too, or a model that is fitted to one."""
     generator = stream(config.seed, "replay")
     file = None if config.replay_file is None else Path(config.replay_file)
     share = config.pessimism.holds_out if config.held_out is None else config.held_out
@@ -233,7 +236,11 @@ def build_replay(config: Config, obs_shape: Sequence[int], action_size: int) -> 
             held_out_every=held_out_every,
             file=file,
         )
-    real = TransitionReplay(
+    kind: Callable[..., TransitionReplay] = TransitionReplay
+    if prior is not None:
+        rows = prior.rows(config.discount, config.n_step)
+        kind = partial(PriorReplay, prior=rows, share=config.prior_share)
+    real = kind(
         config.replay_capacity,
         obs_shape[0],
         action_size,

@@ -121,6 +121,18 @@ class CheckpointStore:
             )
         return None, torn
 
+    def rows(self) -> Tensor:
+        """Return all transitions of the newest whole checkpoint, oldest first, as a replay gave them out."""
+        checkpoint, _ = self.load(None)
+        if checkpoint is None or not self.segments:
+            raise UserError(f"the run in {self.checkpoints.parent} has no transitions in a checkpoint yet")
+        try:
+            self._verify_rows(self.segments)
+            return torch.cat([load_file(self.replay / segment["file"])["rows"] for segment in self.segments])
+        except (TornError, KeyError, RuntimeError, SafetensorError) as error:
+            said = " ".join(str(error).split())
+            raise UserError(f"the replay of {self.checkpoints.parent} cannot be read: {said}") from None
+
     def _found(self) -> list[Path]:
         """Return the directories that are named as checkpoints, the newest first."""
         found = [path for path in self.checkpoints.glob("step_*") if NAME.fullmatch(path.name)]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pessimism.config.schema import Config
 from pessimism.errors import UserError
+from pessimism.replay.prior import PriorReplay
 from pessimism.types import Replay
 
 LOGS_BYTES = 200_000_000  # space for logs and for the weights of the kept checkpoints
@@ -24,11 +25,12 @@ class Needs(NamedTuple):
     state: int  # of what else the replay keeps in memory
     disk: int  # of the run's directory
     file: Path | None
+    prior: str = ""  # prior data, which are in memory already, in words
 
     def __str__(self) -> str:
         place = f" in {self.file}" if self.file else ""
         more = f", and up to {self.state / 1e6:.1f} MB of imagined ones" if self.state else ""
-        return f"replay of up to {self.stored} transitions: {self.ring / 1e6:.1f} MB{place}{more}"
+        return f"replay of up to {self.stored} transitions: {self.ring / 1e6:.1f} MB{place}{more}{self.prior}"
 
     def check(self, run: Path) -> None:
         """Refuse a run that needs more memory or disk than is free; `run` is its directory."""
@@ -66,7 +68,23 @@ def estimate_needs(config: Config, replay: Replay) -> Needs:
         state=state,
         disk=rows + (config.checkpoint.keep + 1) * state + LOGS_BYTES,
         file=replay.file,
+        prior=_prior_text(replay) if isinstance(replay, PriorReplay) else "",
     )
+
+
+def _prior_text(replay: PriorReplay) -> str:
+    size, share = replay.prior.nbytes / 1e6, f"{replay.share:.0%} of each batch"
+    return f"; {len(replay.prior)} prior transitions: {size:.1f} MB, {share}"
+
+
+def check_prior(source: Path | str, nbytes: int) -> None:
+    """Refuse prior data of so many bytes that are larger than the free memory, before they are read."""
+    needed, free = 3 * nbytes, free_memory()  # as they are read, as steps, and as rows of the replay
+    if free < needed:
+        raise UserError(
+            f"the prior data in {source} need about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are "
+            "free: give fewer of them"
+        )
 
 
 def check_networks(config: Config, obs_shape: Sequence[int], action_size: int) -> None:

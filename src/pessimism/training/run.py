@@ -23,6 +23,7 @@ from pessimism.errors import UserError
 from pessimism.native.critic import refusal
 from pessimism.native.library import is_built
 from pessimism.nn.compilation import cache_problem, compiler
+from pessimism.replay.prior import Recorded
 from pessimism.terminal import announced
 from pessimism.training.bias import BiasMeter, TrainingBias
 from pessimism.training.build import build_agent, build_budget, build_replay
@@ -31,9 +32,12 @@ from pessimism.training.directory import RunDirectory, read_config
 from pessimism.training.display import Display
 from pessimism.training.evaluate import Evaluator
 from pessimism.training.loop import Callback, Trainer
+from pessimism.training.prior import absolute, read_prior
 from pessimism.training.recorder import Recorder, check_same
 from pessimism.training.resources import check_networks, estimate_needs
 from pessimism.training.state import Progress
+
+WITHOUT_PRIOR: dict[str, Any] = {"prior": (), "prior_checksum": None}  # settings of an agent that only acts
 
 
 class Assembly(NamedTuple):
@@ -83,13 +87,14 @@ def assemble(config: Config, make_env: EnvFactory | None = None, env: ControlEnv
     make_env = make_env or env_factory(config)
     env = env or make_env()
     _check_episodes(config, env)
-    config, entropy_source = _resolved(config, env)
+    prior = read_prior(config.prior, env) if config.prior else None
+    config, entropy_source = _resolved(config, env, prior)
     check_networks(config, env.obs_shape, env.action_size)
     agent = build_agent(config, env.obs_shape, env.action_size)
     bias, evaluation = config.bias, config.evaluation
     trainer = Trainer(
         agent=agent,
-        replay=build_replay(config, env.obs_shape, env.action_size),
+        replay=build_replay(config, env.obs_shape, env.action_size, prior),
         env=env,
         budget=build_budget(config),
         seed=config.seed,
@@ -162,6 +167,7 @@ def load_run(
 ) -> tuple[Assembly, int]:
     """Return a run at its newest checkpoint, and that checkpoint's step. Nothing in its directory changes.
 
+    Its replay and its prior data are not loaded.
     A module that the run names for its environment is imported only with `trust_env`. `say` is called with a
     line for each damaged checkpoint that is skipped.
     """
@@ -173,19 +179,27 @@ def load_run(
     if checkpoint is None:
         raise UserError(f"the run in {path} has no checkpoint yet: train it further")
     check_same(config, checkpoint, path)
-    assembly = assemble(config.model_copy(update={"compile": False, "env": env}))
+    assembly = assemble(config.model_copy(update={"compile": False, "env": env, **WITHOUT_PRIOR}))
     if problem := misfit(assembly.agent.state_dict(), checkpoint.part("agent")):
         raise UserError(f"the checkpoint of step {checkpoint.step} in {path} does not fit its settings: {problem}")
     assembly.agent.load_state_dict(checkpoint.part("agent"))
     return assembly, checkpoint.step
 
 
-def _resolved(config: Config, env: ControlEnv) -> tuple[Config, str]:
-    """Fill in the target entropy, which the task decides; return the config and the entropy's source."""
+def _resolved(config: Config, env: ControlEnv, prior: Recorded | None) -> tuple[Config, str]:
+    """Fill in what task and prior data decide; return the config and the source of the target entropy."""
     entropy, source = target_entropy(config.env, env.action_size, config.entropy_per_action)
     if config.target_entropy not in (None, entropy):
         entropy, source = config.target_entropy, "asked for"
-    return config.model_copy(update={"target_entropy": entropy}), source
+    checksum = prior.checksum if prior else None
+    if config.prior_checksum not in (None, checksum):
+        raise UserError(
+            f"the prior data have the checksum {checksum}, not {config.prior_checksum}: they are not those that "
+            "were asked for or that the run began with"
+        )
+    places = tuple(map(absolute, config.prior))  # a run may be resumed from another directory
+    decided = {"target_entropy": entropy, "prior_checksum": checksum, "prior": places}
+    return config.model_copy(update=decided), source
 
 
 def _check_episodes(config: Config, env: ControlEnv) -> None:
