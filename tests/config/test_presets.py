@@ -56,7 +56,8 @@ def test_preset_trains(name):
     policy = "actor.net.head.weight" if "xqc" in name else "actor.net.0.weight"
     for part in (policy, "critic.head.weight", "target_critic.head.weight", "log_alpha"):
         assert part in changed, part
-    learns_beta = name.startswith("gpl") and name not in ("gpl-sac-top", "gpl-sac-calibrated")  # by Adam
+    from_episodes = ("gpl-sac-top", "gpl-sac-calibrated", "gpl-rlpd")
+    learns_beta = name.startswith("gpl") and name not in from_episodes  # by Adam
     assert ("pessimism.step" in changed) == learns_beta
     if learns_beta:
         assert "pessimism.beta" in changed

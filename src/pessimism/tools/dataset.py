@@ -1,5 +1,6 @@
 """The replay of a run as a data set: an npz file, or a Minari data set."""
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -73,7 +74,8 @@ def _write_npz(path: Path, arrays: dict[str, Any]) -> Path:
         temporary.replace(path)
         flush_directory(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise UserError(f"cannot write {path}: {error.strerror}") from None
     return path
 
