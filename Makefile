@@ -39,7 +39,7 @@ install: $(READY)
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,report,tracking,dmc,cluster,sb3,onnx,tune]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,report,tracking,dmc,cluster,sb3,onnx,tune,minari]'
 	touch $@
 
 # MuJoCo draws through EGL. Where the packages are missing and may be installed, they are; else this says how.

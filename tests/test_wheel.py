@@ -61,7 +61,7 @@ def test_it_trains_and_the_other_commands_read_the_run(fresh):
     assert result.returncode == 0, result.stderr
     assert "TensorBoard is not installed, so no events are written: pip install 'tensorboard" in result.stdout
     assert "is done" in fresh.command(train).stdout
-    for text in (f"eval {RUN} --episodes 1", f"bias {RUN} --episodes 1", "report runs"):
+    for text in (f"eval {RUN} --episodes 1", f"bias {RUN} --episodes 1", f"dataset {RUN} data.npz", "report runs"):
         result = fresh.command(text)
         assert (result.returncode, result.stderr) == (0, ""), text
     assert (fresh.cwd / "runs/report/report.html").exists()
@@ -84,7 +84,16 @@ def test_commands_that_only_print(fresh, text):
 
 def test_doctor_names_every_extra(fresh):
     result = fresh("python", "-c", "from pessimism.tools.doctor import _optional_packages as p; print(list(p()))")
-    for package in ("ray", "stable-baselines3", "tensorboard", "wandb", "dm-control", "matplotlib", "onnxruntime"):
+    for package in (
+        "ray",
+        "stable-baselines3",
+        "tensorboard",
+        "wandb",
+        "dm-control",
+        "matplotlib",
+        "onnxruntime",
+        "minari",
+    ):
         assert f"('{package}', 'missing'" in result.stdout, result.stderr
     assert fresh.command("doctor").returncode == 0
 
@@ -95,6 +104,8 @@ def test_doctor_names_every_extra(fresh):
         (f"plot {RUN}", "matplotlib"),
         (f"video {RUN}", "imageio-ffmpeg"),
         (f"export {RUN} policy.onnx", "onnxscript"),
+        ("train gpl-rlpd --env Pendulum-v1 --prior minari:a/b-v0", "minari[hdf5]"),
+        (f"dataset {RUN} minari:a/b-v0", "minari[hdf5]"),
         ("train gpl-sac --env dmc/walker-run", "dm-control"),
         ("train sac --env Pendulum-v1 --log.wandb project", "wandb"),
         ("sweep sac --env Pendulum-v1 --ray local --out cluster", "ray[default]"),
@@ -112,7 +123,7 @@ def test_a_command_without_its_extra_says_what_to_install(fresh, text, package):
 
 def test_every_extra_can_be_installed_beside_the_rest(fresh):
     wheel = next(fresh.bin.parent.parent.glob("*.whl"))
-    extras = f"{wheel}[report,dmc,tracking,wandb,cluster,sb3,onnx,tune,docs]"
+    extras = f"{wheel}[report,dmc,tracking,wandb,cluster,sb3,onnx,tune,docs,minari]"
     result = fresh("pip", "install", "--dry-run", "--constraint", ROOT / "constraints.txt", extras)
     assert result.returncode == 0, result.stderr
     assert "nvidia" not in result.stdout

@@ -337,5 +337,7 @@ def test_prior_data_of_random_episodes_teach_the_line_in_few_steps():
         GPLRLPD(Line, prior=prior, **settings).learn(100).evaluate(10) for prior in (["prior.npz"], [])
     )
     scores = [float(np.mean(one.returns)) for one in (with_prior, without)]
-    assert scores[0] > -3  # the best policy has about -1.3: 0.01 for each step in the middle, and the way there
+    assert (
+        scores[0] > -4
+    )  # a good policy has -1 (0.01 for each step in the middle, and the way there), a bad one -25
     assert scores[0] > scores[1] + 2
