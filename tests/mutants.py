@@ -26,6 +26,7 @@ WIRING = "config/test_wiring.py::test_setting_reaches_its_object"
 EAGER_RETURN = """  # which is updated once after these updates
             polyak_(self.target_critic, self.critic, self.tau)
         return Learned(step, batch.at(-1), bonus[-1], {})"""
+ROWS = "replay/test_prior_rows.py"
 TESTS_FAILED = 1  # pytest's exit code; others say that nothing was tested
 
 
@@ -221,6 +222,56 @@ MUTANTS = {
         "(1.0, 1.0, 0.01)",
         "(1.0, 1.0, 1.0)",
         ("nn/test_nn.py::test_policies_start_with_gain_sqrt_2_and_a_last_layer_near_zero",),
+    ),
+    "policy reads all of beta": Mutant(
+        "strategies/penalty.py",
+        "self.actor_share * self.beta",
+        "self.beta",
+        ("strategies/test_strategies.py::test_the_policy_reads_a_share_of_beta_and_targets_all_of_it",),
+    ),
+    "prior data take the run's part of a batch": Mutant(
+        "replay/prior.py",
+        "rest = batch_size - round(self.share * batch_size)",
+        "rest = round(self.share * batch_size)",
+        (f"{ROWS}::test_each_batch_has_its_share_of_prior_data",),
+    ),
+    "prior data not in the place of missing transitions": Mutant(
+        "replay/prior.py",
+        "own = min(rest, drawable(self._valid(), self.held_out_every))",
+        "own = rest",
+        (f"{ROWS}::test_prior_data_fill_the_place_of_transitions_that_are_not_there_yet",),
+    ),
+    "prior data: bootstrap after termination": Mutant(
+        "replay/prior.py",
+        "np.where(self.terminated[last], 0.0, discount**length)",
+        "discount**length",
+        (f"{ROWS}::test_windows_are_those_that_a_run_stores",),
+    ),
+    "prior data: windows across episodes": Mutant(
+        "replay/prior.py",
+        "inside = inside & ~self.ended[now]",
+        "pass",
+        (f"{ROWS}::test_windows_are_those_that_a_run_stores",),
+    ),
+    "prior data: actions beyond their bounds": Mutant(
+        "training/prior.py",
+        "np.abs(unit) > 1 + ROUNDING",
+        "np.abs(unit) > 9",
+        ("training/test_prior.py::test_wrong_data_are_one_line[bounds]",),
+    ),
+    "prior data: others than the run began with": Mutant(
+        "training/run.py",
+        "if config.prior_checksum not in (None, checksum):",
+        "if False:",
+        ("training/test_prior.py::test_a_run_goes_on_with_the_same_data_only",),
+    ),
+    "prior data: ends of a run's episodes": Mutant(
+        "training/prior.py",
+        "(obs[1:] != next_obs[:-1]).any(axis=1), True)",
+        "(obs[1:] != obs[1:]).any(axis=1), True)",
+        (
+            "training/test_prior.py::test_without_truncations_an_episode_ends_where_the_states_do_not_follow_each_other",
+        ),
     ),
 }
 

@@ -21,6 +21,15 @@ def test_fixed_penalty_on_literals():
     assert value.flatten().tolist() == pytest.approx([3 - 0.75 * 8 / 3, 4 - 0.75 * 4])
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 2.0])
+def test_the_policy_reads_a_share_of_beta_and_targets_all_of_it(share):
+    strategy = FixedPenalty(0.75, actor_share=share)
+    assert strategy.actor_value(VALUES).flatten().tolist() == pytest.approx(
+        [3 - share * 0.75 * 8 / 3, 4 - share * 0.75 * 4]
+    )
+    assert strategy.target_value(VALUES).equal(FixedPenalty(0.75).target_value(VALUES))
+
+
 def test_half_a_distance_below_the_mean_is_the_minimum_of_two():
     values = torch.randn(2, 100, 1, generator=torch.Generator().manual_seed(0))
     fixed, minimum = FixedPenalty(0.5), ClippedMinimum()
