@@ -353,6 +353,20 @@ def test_attributes_of_sb3_are_answered(name):
         _ = agent.nonsense
 
 
+@pytest.mark.parametrize("name", [*foreign.LOAD, "nonsense"])
+def test_arguments_of_sb3s_load_are_answered(name):
+    with pytest.raises(UserError, match="here it is|load has no argument nonsense"):
+        SAC.load("agent.safetensors", **{name: 1})
+
+
+def test_spaces_and_settings_of_an_agent():
+    agent = SAC(Matrix, **FAST)
+    assert agent.observation_space.contains(np.zeros((2, 3), np.float32))
+    assert agent.action_space.contains(agent.predict(np.zeros((2, 3)))[0])
+    with pytest.raises(AttributeError, match="^batch_size is a setting: it is config.batch_size$"):
+        _ = agent.batch_size
+
+
 def test_metrics_have_sb3s_names():
     seen = set()
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
+from gymnasium import Space
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -71,12 +72,24 @@ class Algorithm:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         """Answer names of SB3 with what to use instead."""
         line = foreign.answer([name], foreign.ATTRIBUTES)
+        if line is None and name in Config.model_fields:
+            line = f"{name} is a setting: it is config.{name}"
         raise AttributeError(line or f"{type(self).__name__} has no attribute {name!r}", name=name, obj=self)
 
     @property
     def num_timesteps(self) -> int:
         """Environment steps that the agent has trained for."""
         return self.assembly.trainer.progress.step
+
+    @property
+    def observation_space(self) -> Space[Any]:
+        """The space of the observations that `predict` takes."""
+        return self.assembly.trainer.env.space
+
+    @property
+    def action_space(self) -> Space[Any]:
+        """The space of the actions that `predict` returns."""
+        return self.get_env().action_space
 
     def get_env(self) -> AnyEnv:
         """Return the environment that the agent trains in."""
@@ -189,11 +202,14 @@ class Algorithm:
         return export_policy(self.agent, self.assembly.trainer.env, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, env: EnvLike | None = None) -> Self:
+    def load(cls, path: str | Path, env: EnvLike | None = None, **others: object) -> Self:
         """Read a file of `save`, or the directory of `learn(out=...)`, with which training resumes exactly.
 
         Nothing in it is executed. `env` replaces an environment that has no id.
         """
+        if others:
+            unknown = f"load has no argument {next(iter(others))}"
+            raise UserError(foreign.answer(others, foreign.LOAD) or unknown)
         path = Path(path)
         return cls._load_run(path, env) if path.is_dir() else cls._load_file(path, env)
 

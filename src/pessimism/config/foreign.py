@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+IN_SB3 = "pessimism.sb3.GPLSAC, a subclass of SB3's SAC"
+
 SETTINGS = {
     "learning_rate": "lr",
     "buffer_size": "replay_capacity",
@@ -18,6 +20,13 @@ SETTINGS = {
     "tensorboard_log": "learn(out=DIR), which writes TensorBoard events into DIR",
     "n_envs": "a list of functions that make environments, or a vector environment, in place of env",
     "verbose": "learn(progress_bar=True)",
+    "action_noise": 'policy="noisy", noise=(FIRST, LAST, STEPS) and alpha=0',
+    "target_update_interval": "tau: target critics move with every update",
+    "optimize_memory_usage": "replay_file=FILE, which keeps the replay on a disk",
+    "stats_window_size": 'log={"every": STEPS}',
+    "use_sde": IN_SB3,
+    "replay_buffer_class": IN_SB3,
+    "replay_buffer_kwargs": IN_SB3,
 }
 """Arguments of SB3's constructors."""
 
@@ -38,10 +47,24 @@ ATTRIBUTES = {
     "replay_buffer": "assembly.trainer.replay",
     "policy": "agent.actor",
     "set_logger": "Callback.on_metrics",
+    "actor": "agent.actor",
+    "critic": "agent.critic",
+    "ep_info_buffer": "Callback.on_metrics, or 0.monitor.csv in the directory of learn(out=DIR)",
+    "gamma": "config.discount",
+    "learning_rate": "config.lr",
+    "set_random_seed": "seed=N when the agent is made",
     "get_parameters": "agent.state_dict()",
     "set_parameters": "agent.load_state_dict(...)",
 }
 """Attributes and methods of SB3's agents."""
+
+LOAD = {
+    "device": "device=NAME when the agent is made; a file keeps it",
+    "custom_objects": "not needed: nothing is unpickled",
+    "print_system_info": "the command pessimism doctor",
+    "force_reset": "not needed: training begins with a new episode",
+}
+"""Arguments of SB3's `load`."""
 
 
 def answer(names: Iterable[str], table: dict[str, str]) -> str | None:
