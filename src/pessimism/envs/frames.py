@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium import spaces, wrappers
+from numpy.typing import NDArray
 
 from pessimism.envs.control import AnyEnv, is_image
 from pessimism.envs.rendering import rendering_error
