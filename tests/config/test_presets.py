@@ -249,7 +249,7 @@ def test_compiled_update_gives_the_same_numbers(name):
         ("gpl-xqc", {"policy": "noisy", "alpha": 0.0}, "the noisy policy has two hidden layers"),
         ("gpl-xqc", {"pixels": {}}, "critic.form: agents on images have critics of the forms plain and residual"),
         ("mbpo", {"n_step": 3}, "a model learns single steps: n_step = 3 does not go with it"),
-        ("sac", {"policy": "noisy"}, "alpha = 0 belongs to the noisy policy"),
+        ("sac", {"policy": "noisy"}, "alpha = 0 is for the noisy policy"),
         ("mbpo", {"random_steps": 2}, "random_steps must be 10 or more"),
         ("mbpo", {"model": {"elites": 9}}, "9 elites cannot be chosen from 7 members"),
         ("mbpo", {"model": {"schedule": [20, 10, 1, 1]}}, "schedule is [first epoch, last epoch,"),
