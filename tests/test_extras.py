@@ -47,3 +47,4 @@ def test_tensorboard_may_be_missing_and_wandb_only_where_it_is_not_asked_for(mon
     )
     with pytest.raises(UserError, match="W&B is not installed: pip install 'wandb"):
         run(resolved("sac", small | {"log": {"wandb": "project"}}), Path("other"), console=console)
+    assert not Path("other").exists()

@@ -232,7 +232,7 @@ def test_overrides_by_task():
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
-        ("drqv2", {"alpha": 1.0}, "alpha = 0 belongs to the noisy policy"),
+        ("drqv2", {"alpha": 1.0}, "alpha = 0 is for the noisy policy"),
         ("drqv2", {"observation": "truncated"}, "need a task's states"),
         ("drqv2", {"pixels.contrastive": True}, "set pixels.encoder_tau"),
     ],

@@ -35,6 +35,7 @@ from pessimism.training.loop import Callback, Trainer
 from pessimism.training.prior import absolute, read_prior
 from pessimism.training.recorder import Recorder, check_same
 from pessimism.training.resources import check_networks, estimate_needs
+from pessimism.training.sinks import check_wandb
 from pessimism.training.state import Progress
 
 WITHOUT_PRIOR: dict[str, Any] = {"prior": (), "prior_checksum": None}  # settings of an agent that only acts
@@ -126,6 +127,8 @@ def record(assembly: Assembly, path: Path, callbacks: Sequence[Callback], consol
     """Train inside a run directory."""
     config, directory = assembly.config, RunDirectory(path)
     needs = estimate_needs(config, assembly.trainer.replay)
+    if config.log.wandb:
+        check_wandb()
     say = partial(console.print, highlight=False, soft_wrap=True)
     with directory.taken(config, assembly.entropy_source, needs):
         if (done := directory.done) and done.get("step", 0) >= config.steps:

@@ -30,6 +30,14 @@ class Sink(Protocol):
         """Flush and close."""
 
 
+def check_wandb() -> None:
+    """Refuse W&B where it is not installed, before anything is written."""
+    try:
+        import wandb  # noqa: F401
+    except ImportError:
+        raise missing("W&B", "wandb") from None
+
+
 class Lines:
     """A text file that lines are appended to; a resumed run cuts it back to its checkpoint."""
 
@@ -124,10 +132,7 @@ class WandbSink:
     """Weights and Biases; a resumed run continues under its id, which follows from its directory."""
 
     def __init__(self, project: str, directory: Path, config: Mapping[str, Any]) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise missing("W&B", "wandb") from None
+        import wandb
 
         name = "-".join(str(config[key]) for key in ("algorithm", "env", "seed"))
         # Runs of a sweep may differ in any setting, but never in their directory only.
