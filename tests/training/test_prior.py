@@ -267,7 +267,7 @@ def test_a_run_goes_on_with_the_same_data_only():
     shutil.move("prior.npz", "elsewhere/moved.npz")
     assert run(config(prior="elsewhere/moved.npz", steps=40), Path("run")).finished
     shutil.copy("other.npz", "elsewhere/moved.npz")
-    with pytest.raises(UserError, match="^the prior data have the checksum .*, not .*: they are others than"):
+    with pytest.raises(UserError, match="^the prior data have the checksum .*, not .*: they are not those that"):
         Algorithm.load("run", env=Line)
     Path("elsewhere/moved.npz").unlink()
     assembly, step = load_run(Path("run"), trust_env=True)  # what only acts needs no prior data
