@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pessimism.config.choices import PolicyForm
 from pessimism.config.settings import (
+    ALGORITHM_1,
     AUTHOR,
     DRQ,
     HERE,
@@ -81,9 +82,9 @@ class Config(Settings):
     seed: int = setting(0, "seed of every random stream", ge=0)
     steps: int = setting(100_000, "environment steps to train for", "paper, 100K table", ge=1)
     random_steps: int = setting(5000, "first steps: uniform random actions and no learning", PAPER, ge=0)
-    update_every: int = setting(1, "environment steps between updates", PAPER, ge=1)
+    update_every: int = setting(1, "environment steps between updates", ALGORITHM_1, ge=1)
     learn_at: Literal["step", "episode"] = setting(
-        "step", "when updates are made: after each step, or all of an episode's at its end (robots)", PAPER
+        "step", "when updates are made: after each step, or all of an episode's at its end (robots)", ALGORITHM_1
     )
     updates_per_step: int = setting(20, "critic updates each time (UTD, where update_every is 1)", PAPER, ge=1)
     policy_every: int = setting(
@@ -105,26 +106,29 @@ class Config(Settings):
     )
     prior_share: float = setting(0.5, "share of each batch that is prior data, if there are some", RLPD, gt=0, le=1)
     prior_checksum: str | None = setting(None, "checksum that the prior data must have; empty: any")
-    n_step: int = setting(1, "rewards that are summed before the bootstrap", PAPER, ge=1, le=1000)
+    n_step: int = setting(1, "rewards that are summed before the bootstrap", ALGORITHM_1, ge=1, le=1000)
     discount: float = setting(0.99, "gamma", PAPER, ge=0, lt=1)
     tau: float = setting(0.005, "share of the critic in its target per update, 1 - rho", PAPER, gt=0, le=1)
     average_with: Literal["critic", "policy"] = setting(
-        "critic", "target critics move after each critic update, or after each policy update", PAPER
+        "critic", "target critics move after each critic update, or after each policy update", ALGORITHM_1
     )
     lr: float = setting(3e-4, "learning rate of policy and critics (Adam, beta1 0.9)", PAPER, gt=0)
     lr_end: float | None = setting(
-        None, "learning rate after lr_steps, linearly, alpha's by the same share; empty: it stays", PAPER, gt=0
+        None,
+        "learning rate after lr_steps, linearly, alpha's by the same share; empty: it stays",
+        ALGORITHM_1,
+        gt=0,
     )
     lr_steps: int = setting(1_000_000, "environment steps over which the learning rate falls to lr_end", XQC, ge=1)
     scale_rewards: bool = setting(
-        False, "divide rewards by the standard deviation of the running discounted return", PAPER
+        False, "divide rewards by the standard deviation of the running discounted return", ALGORITHM_1
     )
     policy_form: PolicyForm = setting(
         "plain", "the policy's network: two hidden layers, or XQC's four with BatchNorm", PAPER
     )
     hidden: int = setting(256, "width of the policy's hidden layers", PAPER, ge=1, le=WIDEST)
     policy: Literal["gaussian", "noisy"] = setting(
-        "gaussian", "squashed Gaussian with entropy, or deterministic with scheduled noise", PAPER
+        "gaussian", "squashed Gaussian with entropy, or deterministic with scheduled noise", ALGORITHM_1
     )
     noise: tuple[float, float, int] = setting(
         (1.0, 0.1, 500_000),

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pessimism.config.choices import Augmentation, CriticForm
 
 PAPER = "paper, Table of GPL-SAC hyper-parameters"
+ALGORITHM_1 = "paper, Alg. 1"
 AUTHOR = "author's later code; the paper does not say"
 QUANTILES = "paper, App. D.6"
 REDQ = "Chen et al., 2021 (REDQ)"
