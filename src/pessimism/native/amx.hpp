@@ -123,6 +123,7 @@ class Operand {
 struct Products {
     using Right = Operand;
     using Left = Operand;
+    static constexpr bool CHOOSES = false;
 
     // The tiles' registers, set up for the calling thread.
     struct Registers {
@@ -145,10 +146,6 @@ struct Products {
         constexpr long REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;
         return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
     }
-
-    static constexpr Index CHUNK = 2 * LANES;
-    static Index chunks(Index rows) { return (rows + CHUNK - 1) / CHUNK; }
-    static Range chunk(Index rows, Index index) { return {index * CHUNK, std::min(rows, (index + 1) * CHUNK)}; }
 
     // C = A B for an A of at most CHUNK rows; as many rows of C are written. `meanwhile(share, shares)` is called that
     // many times: what it does goes on beside the tiles.

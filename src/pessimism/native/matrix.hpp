@@ -31,6 +31,8 @@ struct Matrix {
     }
 };
 
-// Results are written in blocks of this many columns: their lines are padded to a multiple of it.
-constexpr Index BLOCK = 2 * LANES;
-inline Index padded(Index count) { return (count + BLOCK - 1) / BLOCK * BLOCK; }
+// Rows and columns are worked on in chunks of this many, which stay in the caches; lines of results are padded to a
+// multiple of it.
+constexpr Index CHUNK = 32;
+inline Index chunks_of(Index count) { return (count + CHUNK - 1) / CHUNK; }
+inline Index padded(Index count) { return chunks_of(count) * CHUNK; }

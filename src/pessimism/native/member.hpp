@@ -85,11 +85,19 @@ class Member {
         Products::multiply(own.left, a, b, c, stride, meanwhile);
     }
 
+    // Products with a mask may be sums of chosen rows: of the rows in the square layer's place, a chunk of columns at a time.
+    static bool chooses(const Matrix& mask) { return Products::CHOOSES && mask.binary; }
+
+    template <class Meanwhile>
+    void choose(Index chunk, float* c, Index line, Meanwhile meanwhile) {
+        if constexpr (Products::CHOOSES) vectors::choose(w.choices, w.square_layer, chunk, c, line, meanwhile);
+    }
+
     // Call `body(chunk, rows)` for this thread's share of some rows.
     template <class Body>
     void for_chunks(Index rows, Body body) const {
-        const Range mine = team.share(Products::chunks(rows));
-        for (Index c = mine.begin; c < mine.end; c++) body(c, Products::chunk(rows, c));
+        const Range mine = team.share(chunks_of(rows));
+        for (Index c = mine.begin; c < mine.end; c++) body(c, {c * CHUNK, std::min(rows, (c + 1) * CHUNK)});
     }
 
     // Evaluate the network with the given weights, some transitions at a time; `after(chunk, rows)` is called when their
@@ -101,7 +109,7 @@ class Member {
         w.first_layer.set({of(FIRST), p.inputs, p.hidden}, team, p.parts);
         w.square_layer.set({of(INNER), p.hidden, p.hidden}, team, p.parts);
         for_chunks(p.batch, [&](Index c, Range rows) {
-            const Index start = (keep ? rows.begin : team.rank * Products::CHUNK) * stride;
+            const Index start = (keep ? rows.begin : team.rank * CHUNK) * stride;
             float *first = w.first + start, *normal = w.normal + start, *hidden = w.hidden + start;
             multiply({x + rows.begin * p.inputs, rows.count(), p.inputs}, w.first_layer, first, nothing);
             for (Index b = 0; b < rows.count(); b++) {
@@ -212,9 +220,15 @@ class Member {
         Matrix matrix(of(INNER), p.hidden, p.hidden);
         matrix.by_column = folded ? w.readout : nullptr;
         w.square_layer.set(matrix.t(), team, p.parts);
+        if (chooses(active())) {
+            w.choices.set(active(), team);
+            for_chunks(p.hidden, [&](Index c, Range units) { choose(c, w.gradient + units.begin, stride, nothing); });
+            team.wait();
+        }
         for_chunks(p.batch, [&](Index c, Range rows) {
             const Sums sums = w.sums(p, c);
-            multiply(active().strip(rows.begin, rows.count()), w.square_layer, w.gradient + rows.begin * stride, nothing);
+            if (!chooses(active()))
+                multiply(active().strip(rows.begin, rows.count()), w.square_layer, w.gradient + rows.begin * stride, nothing);
             for (Index b = rows.begin; b < rows.end; b++) {
                 float *row = w.gradient + b * stride, *first = w.first + b * stride, *by_bias = sums.by[FIRST_BIAS];
                 const float error = folded ? w.errors[b] : 1;
@@ -254,7 +268,8 @@ class Member {
     // The weight gradient inputs^T gradients, times factors of its columns if any, some rows at a time. A chunk is used
     // while the next one is computed: tiles and vectors work side by side.
     void update_matrix(int parameter, const Matrix& inputs, const Matrix& gradients, const float* factors) {
-        w.square_layer.set(gradients, team, p.parts);
+        w.square_layer.set(chooses(gradients) ? inputs : gradients, team, p.parts);
+        if (chooses(gradients)) w.choices.set(gradients.t(), team);
         Index ready = 0;  // the chunk that waits
         Range waiting{0, 0};
         const auto use = [&](Index share, Index shares) {
@@ -268,16 +283,32 @@ class Member {
         };
         for_chunks(inputs.columns, [&](Index c, Range rows) {
             std::fill_n(w.images + c * size, size, 0.f);
-            multiply(inputs.t().strip(rows.begin, rows.count()), w.square_layer, own.next_rows, [&](Index share, Index shares) {
+            const auto meanwhile = [&](Index share, Index shares) {
                 const Range some = part(rows.count(), share, shares);
                 weights.prefetch_rows(parameter, rows.begin + some.begin, rows.begin + some.end);
                 use(share, shares);
-            });
+            };
+            if (chooses(gradients)) {
+                choose(c, own.columns, CHUNK, meanwhile);
+                for (Index j = 0; j < size; j += LANES) turn_columns(j);
+            } else {
+                multiply(inputs.t().strip(rows.begin, rows.count()), w.square_layer, own.next_rows, meanwhile);
+            }
             std::swap(own.rows, own.next_rows);
             ready = c, waiting = rows;
         });
         use(0, 1);
         project(parameter);
+    }
+
+    // Some columns of a weight gradient, next to each other in memory, to its rows.
+    void turn_columns(Index j) const {
+        for (Index i = 0; i < CHUNK; i += LANES) {
+            Vector tile[LANES];
+            for (Index n = 0; n < LANES; n++) tile[n] = load(own.columns + (j + n) * CHUNK + i);
+            transpose(tile);
+            for (Index n = 0; n < LANES; n++) store(own.next_rows + (i + n) * stride + j, tile[n]);
+        }
     }
 
     // Add up the chunks in order, and what the sums over the batch still need. The head's gradients are stored as the head.
@@ -323,7 +354,7 @@ class Member {
         if (!p.left[parameter]) return;
         float *weight = of(parameter), *left = p.left[parameter] + n * p.hidden, *right = p.right[parameter] + n * p.hidden;
         team.alone([&] {
-            for (Index c = 1; c < Products::chunks(p.hidden); c++) add_scaled(w.images, 1, w.images + c * size, p.hidden);
+            for (Index c = 1; c < chunks_of(p.hidden); c++) add_scaled(w.images, 1, w.images + c * size, p.hidden);
             const float norm = std::max(std::sqrt(dot(w.images, w.images, p.hidden)), 1e-12f);
             for (Index j = 0; j < p.hidden; j++) right[j] = w.images[j] / norm;
         });

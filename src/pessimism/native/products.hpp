@@ -9,12 +9,15 @@
 
 namespace vectors {
 
-constexpr Index HEIGHT = (REGISTERS - 4) / 2;  // rows of a block of sums; 4 registers are left for the operands
+constexpr Index BLOCK = 2 * LANES;             // columns of a block of sums
+constexpr Index HEIGHT = (REGISTERS - 4) / 2;  // and its rows; 4 registers are left for the operands
 
 // ROWS by BLOCK sums of C = A B, for a panel of B. A's rows are `line` apart; gathered, its columns follow each other.
 template <int ROWS, bool GATHERED>
 void block(Index inner, const float* a, Index line, const float* panel, float* c, Index stride) {
-    Vector sums[ROWS][2] = {};
+    Vector sums[ROWS][2];
+#pragma GCC unroll 16
+    for (auto& row : sums) row[0] = row[1] = Vector{};
     const float* rows[(ROWS + 2) / 3];  // every third row: the others are reached by an index register
     for (int g = 0; g < (ROWS + 2) / 3; g++) rows[g] = a + 3 * g * line;
     for (Index k = 0; k < inner; k++, panel += BLOCK) {
@@ -28,6 +31,7 @@ void block(Index inner, const float* a, Index line, const float* panel, float* c
         if (GATHERED) a += ROWS;
         else for (auto& row : rows) row++;
     }
+#pragma GCC unroll 16
     for (int r = 0; r < ROWS; r++) {
         store(c + r * stride, sums[r][0]);
         store(c + r * stride + LANES, sums[r][1]);
@@ -57,17 +61,18 @@ class Right {
     float* data = nullptr;
 
     void copy_panel(const Matrix& m, Index index) const {
-        const Index column = index * BLOCK, width = std::min(BLOCK, m.columns - column);
+        const Index column = index * BLOCK, width = std::clamp(m.columns - column, Index(0), BLOCK);
         float* to = data + column * inner;
         const float* from = m.data + column;
         for (Index k = 0; k < inner; k++, to += BLOCK, from += m.line) {
-            if (width < BLOCK) {
-                std::fill_n(to, BLOCK, 0.f);
-                std::copy_n(from, width, to);
+            const float factor = m.by_line ? m.by_line[k] : 1;
+            if (width == BLOCK) {
+                store(to, factor * load(from));
+                store(to + LANES, factor * load(from + LANES));
                 continue;
             }
-            store(to, load(from));
-            store(to + LANES, load(from + LANES));
+            std::fill_n(to, BLOCK, 0.f);
+            for (Index j = 0; j < width; j++) to[j] = factor * from[j];
         }
     }
 
@@ -124,18 +129,11 @@ struct Products {
     using Right = vectors::Right;
     using Left = vectors::Left;
     struct Registers {};  // that have to be set up: none
+    static constexpr bool CHOOSES = true;  // sums of chosen rows take the place of products with zeros and ones
 
-    // Rows are worked on in chunks that stay in the caches, each of some blocks of equal height: a block of one row would
-    // run at a fraction of the speed.
-    static constexpr Index BLOCKS = std::max(Index(1), 32 / HEIGHT), CHUNK = BLOCKS * HEIGHT;
-    static Index chunks(Index rows) { return (blocks(rows) + BLOCKS - 1) / BLOCKS; }
-    static Range chunk(Index rows, Index index) {
-        const Range own = part(blocks(rows), index, chunks(rows));
-        return {rows * own.begin / blocks(rows), rows * own.end / blocks(rows)};
-    }
-
-    // C = A B for an A of at most CHUNK rows. `meanwhile(share, shares)` is called that many times. A panel of B is used
-    // for all rows while it is in the first-level cache.
+    // C = A B for an A of at most CHUNK rows, in blocks of equal height: one of a single row would run at a fraction of
+    // the speed. `meanwhile(share, shares)` is called that many times. A panel of B is used for all rows while it is in
+    // the first-level cache.
     template <class Meanwhile>
     static void multiply(Left& left, const Matrix& a, const Right& b, float* c, Index stride, Meanwhile meanwhile) {
         const Index count = blocks(a.rows);

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "choices.hpp"
 #include "matrix.hpp"
 #include "problem.hpp"
 
@@ -50,6 +51,7 @@ struct Sums {
 template <class Products>
 struct Workspace {
     typename Products::Right first_layer, square_layer;
+    vectors::Choices choices;                   // which units are active, if products choose
     float *first, *normal, *hidden, *gradient;  // [batch, stride]
     float *centre, *scale;                      // [batch]
     float* errors;                              // [batch, atoms]
@@ -80,16 +82,16 @@ struct Workspace {
 
     Index lay_out(const Problem& p, Index threads, float* start) {
         Parts parts(start);
-        const Index size = padded(p.hidden), rows = std::max(p.batch, threads * Products::CHUNK) + Products::CHUNK;
+        const Index size = padded(p.hidden), rows = std::max(p.batch, threads * CHUNK) + CHUNK;
         for (float** lines : {&first, &normal, &hidden, &gradient}) *lines = parts.take(rows * stride_of(p.hidden));
         for (float** column : {&centre, &scale}) *column = parts.take(p.batch);
         errors = parts.take(p.batch * p.atoms);
         for (float*& part : vector) part = parts.take(size * p.atoms);
         for (float** part : {&readout, &offset}) *part = parts.take(size * p.atoms);
         for (float** part : {&inside, &image}) *part = parts.take(size);
-        images = parts.take(std::max(Products::chunks(p.hidden), Products::chunks(p.inputs)) * size);
+        images = parts.take(std::max(chunks_of(p.hidden), chunks_of(p.inputs)) * size);
         head_gradient = parts.take(p.hidden * p.atoms);
-        chunks = Products::chunks(p.batch);
+        chunks = chunks_of(p.batch);
         Parts one(nullptr);
         sums_size = (Sums(one, size, p.atoms), one.taken);
         all_sums = parts.take(chunks * sums_size);
@@ -102,11 +104,13 @@ template <class Products>
 struct Scratch {
     typename Products::Left left;
     float *rows, *next_rows;  // [CHUNK, stride], of a weight gradient, or an input gradient
+    float* columns;           // [size, CHUNK], of a weight gradient
 
     void fit(const Problem& p) {
-        const Index count = std::max(Products::CHUNK * std::max(stride_of(p.hidden), padded(p.inputs)), p.atoms);
-        rows = memory.fit(2 * count);
+        const Index count = std::max(CHUNK * std::max(stride_of(p.hidden), padded(p.inputs)), p.atoms);
+        rows = memory.fit(2 * count + padded(p.hidden) * CHUNK);
         next_rows = rows + count;
+        columns = next_rows + count;
     }
 
   private:
