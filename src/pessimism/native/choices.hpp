@@ -71,7 +71,9 @@ class Tables {
     // Add what some rows choose to their sums in C; the first time the sums are zero.
     void add(const Choices& a, Index row, Index group, Index count, float* c, Index stride) const {
         Vector total[ROWS][VECTORS];
+#pragma GCC unroll 8
         for (Index r = 0; r < ROWS; r++)
+#pragma GCC unroll 8
             for (Index v = 0; v < VECTORS; v++) total[r][v] = group ? load(c + r * stride + v * LANES) : Vector{};
         const uint8_t* codes = a.at(row, group);
         for (Index g = 0; g < count; g++, codes += a.by_group)
@@ -81,7 +83,9 @@ class Tables {
 #pragma GCC unroll 8
                 for (Index v = 0; v < VECTORS; v++) total[r][v] += load(chosen + v * LANES);
             }
+#pragma GCC unroll 8
         for (Index r = 0; r < ROWS; r++)
+#pragma GCC unroll 8
             for (Index v = 0; v < VECTORS; v++) store(c + r * stride + v * LANES, total[r][v]);
     }
 
