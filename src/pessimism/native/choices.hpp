@@ -108,4 +108,15 @@ void choose(const Choices& a, const Right& b, Index chunk, float* c, Index strid
     }
 }
 
+// Lines of a chunk of columns [count, CHUNK] to rows [CHUNK, count].
+inline void turn(const float* columns, Index count, float* rows, Index stride) {
+    for (Index j = 0; j < count; j += LANES)
+        for (Index i = 0; i < CHUNK; i += LANES) {
+            Vector tile[LANES];
+            for (Index n = 0; n < LANES; n++) tile[n] = load(columns + (j + n) * CHUNK + i);
+            transpose(tile);
+            for (Index n = 0; n < LANES; n++) store(rows + (i + n) * stride + j, tile[n]);
+        }
+}
+
 }  // namespace vectors

@@ -290,7 +290,7 @@ class Member {
             };
             if (chooses(gradients)) {
                 choose(c, own.columns, CHUNK, meanwhile);
-                for (Index j = 0; j < size; j += LANES) turn_columns(j);
+                vectors::turn(own.columns, size, own.next_rows, stride);
             } else {
                 multiply(inputs.t().strip(rows.begin, rows.count()), w.square_layer, own.next_rows, meanwhile);
             }
@@ -299,16 +299,6 @@ class Member {
         });
         use(0, 1);
         project(parameter);
-    }
-
-    // Some columns of a weight gradient, next to each other in memory, to its rows.
-    void turn_columns(Index j) const {
-        for (Index i = 0; i < CHUNK; i += LANES) {
-            Vector tile[LANES];
-            for (Index n = 0; n < LANES; n++) tile[n] = load(own.columns + (j + n) * CHUNK + i);
-            transpose(tile);
-            for (Index n = 0; n < LANES; n++) store(own.next_rows + (i + n) * stride + j, tile[n]);
-        }
     }
 
     // Add up the chunks in order, and what the sums over the batch still need. The head's gradients are stored as the head.
