@@ -46,7 +46,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 def read(path: Path) -> list[Row]:
     """Read a CSV file; empty numbers become NaN."""
-    words = ("arm", "task", "suite", "state")
+    words = ("arm", "task", "suite", "state", "instructions", "version")
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     return [{k: v if k in words else float(v or "nan") for k, v in row.items()} for row in rows]

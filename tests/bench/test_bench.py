@@ -289,7 +289,7 @@ def test_file_in_no_directory_is_refused_at_once(console, tmp_path):
 
 def test_directory_without_the_peers_is_left_alone(console, tmp_path):
     (tmp_path / "precious").touch()
-    with pytest.raises(UserError, match=r"no environment with torch 2\.13\.0"):
+    with pytest.raises(UserError, match=r"not an environment with torch 2\.13\.0"):
         peers.peers_python(tmp_path, console)
     assert (tmp_path / "precious").exists()
 

@@ -1,7 +1,9 @@
 """From run directories to tables: nothing is dropped, blocks are whole, measures are the protocol's."""
 
+import csv
 import importlib.util
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -41,6 +43,7 @@ def make_run(arm, seed, *, bias, score, steps=12_000, failed=False):
     timesteps = np.arange(1000, steps + 1, 1000)
     results = np.tile([[score - 1.0, score + 1.0]], (len(timesteps), 1))
     np.savez(path / "evaluations.npz", timesteps=timesteps, results=results)
+    (path / "manifest.json").write_text(json.dumps({"machine": {"instructions": ["AVX2"]}}))
     (path / "output.log").write_text("bias became nan; the last checkpoint is kept\n" if failed else "\n")
     if not failed:
         (path / "DONE").touch()
@@ -89,6 +92,37 @@ def test_tables_and_figures_come_from_the_files_alone(evidence, monkeypatch, cap
     assert "| calibrated | fixed 0.5 | +4.00 [+4.00, +4.00] | +0.00 [+0.00, +0.00] |" in text
     assert Path("calibration.png").stat().st_size > 10_000
     assert Path("tables.md").read_text() == text
+
+
+def rows_of(name):
+    with (Path("data") / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_what_another_machine_collected_stays_unless_a_run_has_come_further(evidence):
+    (before,) = [row for row in rows_of("runs.csv") if row["arm"] == "redq" and row["seed"] == "1"]
+    shutil.rmtree("runs")
+    make_run("redq", 1, bias=3.0, score=1.0, steps=9000)
+    make_run("redq", 2, bias=3.0, score=1.0, steps=5000)
+    Path("runs/VERSION").write_text("0123456789\n")
+    collect.main()
+    runs = {(row["arm"], row["seed"]): row for row in rows_of("runs.csv")}
+    assert len(runs) == 3 * len(ARMS) + 1
+    assert (before["state"], before["version"]) == ("failed: bias became nan; the last checkpoint is kept", "")
+    assert (runs["redq", "1"]["step"], runs["redq", "1"]["state"]) == ("9000", "done")
+    assert (runs["redq", "1"]["instructions"], runs["redq", "1"]["version"]) == ("AVX2", "0123456")
+    assert runs["redq", "2"]["step"] == "12000"
+    readings = rows_of("calibration.csv")
+    steps = [int(row["step"]) for row in readings if (row["arm"], row["seed"]) == ("redq", "1")]
+    assert max(steps) == 9000 and len(steps) == len(set(steps))
+    assert len([row for row in readings if (row["arm"], row["seed"]) == ("redq", "2")]) == 12
+
+
+def test_finished_runs_that_were_collected_are_not_made_again(evidence, monkeypatch):
+    monkeypatch.setattr(run, "COLLECTED", Path("data/runs.csv"))
+    known = run.collected()
+    assert known["calibration", "redq", "Hopper-v4", "seed_0"] == 12_000
+    assert ("calibration", "redq", "Hopper-v4", "seed_1") not in known  # failed
 
 
 def test_stages_extend_each_other():
