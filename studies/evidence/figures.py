@@ -16,7 +16,7 @@ import numpy as np
 os.environ.setdefault("MPLBACKEND", "Agg")
 import matplotlib.pyplot as plt
 
-from pessimism.analysis.statistics import Interval, interval, mean
+from pessimism.analysis.statistics import interval, mean
 from pessimism.tools.script import Parser, start
 
 DATA = Path(__file__).parent / "data"
@@ -103,9 +103,15 @@ class Evidence:
         return [np.array([scores[block] for block in self.blocks if block[0] == task]) for task in self.tasks]
 
 
-def shown(value: Interval, form: str = ".2f") -> str:
-    """Return a number with its interval."""
-    return f"{value.point:{form}} [{value.low:{form}}, {value.high:{form}}]"
+def shown(by_task: list[Array], form: str = ".2f") -> str:
+    """Return the mean of scores, one array per task, with its interval; one seed per task gives no interval."""
+    value = interval(mean, by_task)
+    point = f"{value.point:{form}}"
+    return (
+        point
+        if all(len(scores) == 1 for scores in by_task)
+        else f"{point} [{value.low:{form}}, {value.high:{form}}]"
+    )
 
 
 def measures(evidence: Evidence) -> dict[str, Scores]:
@@ -138,13 +144,13 @@ def measures(evidence: Evidence) -> dict[str, Scores]:
 def rules_table(evidence: Evidence, found: dict[str, Scores]) -> str:
     """Return all measures of all arms over all tasks, then task by task."""
     counted = ", ".join(f"{task} {sum(block[0] == task for block in evidence.blocks)}" for task in evidence.tasks)
-    lines = [f"Seeds: {counted}. Mean [95 % interval].", ""]
+    lines = [f"Seeds: {counted}. Mean [95 % interval, from two seeds on].", ""]
     lines += [f"| rule | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
     for arm, label in evidence.arms.items():
         cells = []
         for name, scores in found.items():
             form = ".0f" if name.startswith("return,") else ".2f"
-            cells.append(shown(interval(mean, evidence.by_task(scores[arm])), form))
+            cells.append(shown(evidence.by_task(scores[arm]), form))
         lines.append(f"| {label} | {' | '.join(cells)} |")
     lines += ["", f"| rule | {' | '.join(f'{task}: bias, return' for task in evidence.tasks)} |"]
     lines.append(f"|---|{'---|' * len(evidence.tasks)}")
@@ -167,7 +173,7 @@ def differences_table(evidence: Evidence, found: dict[str, Scores]) -> str:
             cells = []
             for scores in list(found.values())[:2]:
                 paired = {block: scores[arm][block] - scores[base][block] for block in evidence.blocks}
-                cells.append(shown(interval(mean, evidence.by_task(paired)), "+.2f"))
+                cells.append(shown(evidence.by_task(paired), "+.2f"))
             lines.append(f"| {label} | {evidence.arms[base]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
