@@ -16,7 +16,7 @@ test: install renderer browser
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow" -n $(JOBS)
-	$(BIN)/pytest -m slow -n $(JOBS)
+	$(BIN)/pytest -m slow -n $(JOBS) --dist loadgroup
 
 fast: install
 	$(BIN)/pytest -m "not slow" -n $(JOBS)

@@ -12,6 +12,7 @@ TINY = (
 )
 QUIET = "--evaluation.every 20 --evaluation.episodes 1 --bias.every 20 --bias.episodes 1 --checkpoint.every 20"
 RUN = "runs/sac/Hopper-v4/seed_0"
+TRAIN = f"train sac --env Hopper-v4 {TINY} {QUIET}"
 
 
 class Fresh:
@@ -45,7 +46,14 @@ def fresh(tmp_path_factory):
     return fresh
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+@pytest.fixture(scope="module")
+def trained(fresh):
+    """The answer to the command that trains, after which there is a run."""
+    return fresh.command(TRAIN)
+
+
+# One process for all: each would make an environment of its own.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("wheel")]
 
 
 def test_only_core_dependencies_are_there(fresh):
@@ -55,12 +63,10 @@ def test_only_core_dependencies_are_there(fresh):
     assert fresh("pip", "check").returncode == 0
 
 
-def test_it_trains_and_the_other_commands_read_the_run(fresh):
-    train = f"train sac --env Hopper-v4 {TINY} {QUIET}"
-    result = fresh.command(train)
-    assert result.returncode == 0, result.stderr
-    assert "TensorBoard is not installed, so no events are written: pip install 'tensorboard" in result.stdout
-    assert "is done" in fresh.command(train).stdout
+def test_it_trains_and_the_other_commands_read_the_run(fresh, trained):
+    assert trained.returncode == 0, trained.stderr
+    assert "TensorBoard is not installed, so no events are written: pip install 'tensorboard" in trained.stdout
+    assert "is done" in fresh.command(TRAIN).stdout
     for text in (f"eval {RUN} --episodes 1", f"bias {RUN} --episodes 1", f"dataset {RUN} data.npz", "report runs"):
         result = fresh.command(text)
         assert (result.returncode, result.stderr) == (0, ""), text
@@ -111,6 +117,7 @@ def test_doctor_names_every_extra(fresh):
         ("sweep sac --env Pendulum-v1 --ray local --out cluster", "ray[default]"),
     ],
 )
+@pytest.mark.usefixtures("trained")
 def test_a_command_without_its_extra_says_what_to_install(fresh, text, package):
     before = sorted(fresh.cwd.rglob("*"))
     result = fresh.command(text)

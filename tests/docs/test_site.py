@@ -36,7 +36,8 @@ return {
 };
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+# One process for all: each would build the site.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_group("site")]
 
 
 def build(root, out):

@@ -43,6 +43,9 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "pessimism").symlink_to(ROOT)
     (tmp_path / "my-task").mkdir()
     monkeypatch.chdir(tmp_path / "my-task")
+    monkeypatch.delenv(
+        "MPLBACKEND", raising=False
+    )  # scripts that other tests load set it; figures are shown inline here
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     return tmp_path / "my-task"
 
