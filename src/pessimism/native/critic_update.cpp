@@ -45,6 +45,7 @@ template <class Products>
 struct TeamSpace {
     Workspace<Products> workspace;
     Barrier barrier;
+    Index member = 0;
 };
 
 template <class Products, class Body>
@@ -54,6 +55,7 @@ void for_members_by(const Problem& p, Body body) {
     std::fenv_t mode;  // whether denormal numbers count: as the caller has it, in all threads
     std::fegetenv(&mode);
     while (Index(spaces.size()) < p.members) spaces.push_back(std::make_unique<TeamSpace<Products>>());
+    std::atomic<Index> handed_out{0};  // one by one: a team that is held up by other programs takes fewer members
 #pragma omp parallel num_threads(int(p.threads))
     {
         thread_local Scratch<Products> scratch;
@@ -66,7 +68,11 @@ void for_members_by(const Problem& p, Body body) {
             auto& space = *spaces[index];
             const Team team{omp_get_thread_num() % teams.size, teams.size, space.barrier};
             team.alone([&] { space.workspace.fit(p, teams.size); });
-            for (Index n = index; n < p.members; n += teams.count)
+            const auto next = [&] {
+                team.alone([&] { space.member = handed_out++; });
+                return space.member;
+            };
+            for (Index n = next(); n < p.members; n = next())
                 body(n, Member<Products>(p, n, space.workspace, scratch, team));
         }
     }

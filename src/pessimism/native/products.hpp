@@ -20,6 +20,7 @@ void block(Index inner, const float* a, Index line, const float* panel, float* c
     for (auto& row : sums) row[0] = row[1] = Vector{};
     const float* rows[(ROWS + 2) / 3];  // every third row: the others are reached by an index register
     for (int g = 0; g < (ROWS + 2) / 3; g++) rows[g] = a + 3 * g * line;
+#pragma GCC unroll 4
     for (Index k = 0; k < inner; k++, panel += BLOCK) {
         const Vector left = load(panel), right = load(panel + LANES);
 #pragma GCC unroll 16
