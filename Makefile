@@ -1,4 +1,4 @@
-# make demo: train an agent in a few minutes, with a curve and a film.   make test: lint, types and all tests.
+# make demo: train an agent in about a minute, with a curve and a film.   make test: lint, types and all tests.
 # make docs: the documentation as a site.
 PYTHON ?= python3
 VENV := .venv

@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     listing = add("list", _list, "algorithms, their settings and tasks")
     listing.add_argument("algorithm", nargs="?", help="show all settings of this one, with their sources")
     add("doctor", _doctor, "what is installed, and how fast this machine is")
-    demo = add("demo", _demo, "train GPL-SAC on a MuJoCo task in a few minutes, with curve and video")
+    demo = add("demo", _demo, "train GPL-SAC on a MuJoCo task in about a minute, with curve and video")
     demo.add_argument("--seed", type=_whole(0, MOST), default=0, help="seed (0)")
     demo.add_argument(OUT, type=Path, default=None, help="directory of the run (runs/demo/seed_N)")
     _add_bench_options(add("bench", _bench, "time an update against SBX, SB3 and the limit of this machine"))

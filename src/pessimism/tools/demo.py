@@ -1,4 +1,4 @@
-"""The demonstration: a solved MuJoCo task, its curve and a film, in a few minutes on two cores."""
+"""The demonstration: a solved MuJoCo task, its curve and a film, in about a minute on two cores."""
 
 import time
 from collections.abc import Callable
@@ -14,37 +14,41 @@ from pessimism.training.loop import Callback
 from pessimism.training.run import run
 from pessimism.training.state import Progress
 
-# GPL-SAC's settings, made smaller and faster: half the critics, half the batch, fewer random steps, and larger
-# learning rates, as a run has a fiftieth of the paper's steps.
+# GPL-SAC at half its size: half the critics, half their width, half the batch. Fewer random steps and larger learning
+# rates, as a run has a hundredth of the paper's steps.
 TASK = {
     "env": "InvertedDoublePendulum-v4",
     "steps": 2800,
     "random_steps": 300,
-    "critic": {"members": 5},
+    "hidden": 128,
+    "critic": {"members": 5, "hidden": 128},
     "batch_size": 128,
     "lr": 1e-3,
     "alpha_lr": 1e-3,
     "evaluation": {"every": 100},
-    "bias": {"every": 100},
+    "bias": {"every": 100, "episodes": 5},
     "checkpoint": {"every": 100},
     "log": {"every": 10},
+    "threads": 1,  # networks are too small for more
 }
 SOLVED = 9100.0  # Gymnasium's threshold; both poles standing to the time limit bring 9360
+IN_A_ROW = 2  # evaluations of five episodes
 
 
 class UntilSolved(Callback):
     """Ends the run when the task is solved."""
 
     def __init__(self) -> None:
-        self.solved = False
+        self.in_a_row = 0
 
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
-        """Look at the newest evaluation, the mean of five episodes."""
-        self.solved = metrics.get("eval/mean_reward", 0.0) >= SOLVED or self.solved
+        """Count solved evaluations."""
+        if "eval/mean_reward" in metrics:
+            self.in_a_row = self.in_a_row + 1 if metrics["eval/mean_reward"] >= SOLVED else 0
 
     def on_step(self, progress: Progress) -> bool:
-        """Return False once the task is solved."""
-        return not self.solved
+        """Return False once there were enough of them."""
+        return self.in_a_row < IN_A_ROW
 
 
 def demo(seed: int, out: Path | None, console: Console) -> int:
@@ -78,9 +82,9 @@ def _drawn(what: str, draw: Callable[[Path], Path], run: Path) -> str:
 
 
 def solved(path: Path) -> bool:
-    """Return whether a run's last evaluation solves the task."""
+    """Return whether a run's last evaluations solve the task."""
     try:
         _, returns = read_metrics(path)["eval/mean_reward"]
     except (UserError, KeyError):
         return False
-    return bool(returns[-1] >= SOLVED)
+    return len(returns) >= IN_A_ROW and min(returns[-IN_A_ROW:]) >= SOLVED
