@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.nn.actor import LogStdForm, SquashedGaussianActor
-from pessimism.nn.critic import EnsembleCritic, Pairs, reading
+from pessimism.nn.critic import EnsembleCritic, Pairs, Support
 from pessimism.nn.ensemble import (
     EnsembleBatchNorm,
     EnsembleDropout,
@@ -58,11 +58,11 @@ class XQCCritic(EnsembleCritic):
         members: int = 2,
         atoms: int = 101,
         hidden: int = 512,
-        support: tuple[float, float] | None = (-5.0, 5.0),
+        support: Support | None = (-5.0, 5.0),
         momentum: float = 0.99,
     ) -> None:
         body, head = BatchNormBody(members, inputs, hidden, momentum), UnitHead(members, hidden, atoms)
-        super().__init__(body, head, reading(atoms, support))
+        super().__init__(body, head, support)
         self.members = members
 
     def forward(self, obs: Tensor, action: Tensor) -> Values:
@@ -113,7 +113,7 @@ class DroQCritic(EnsembleCritic):
         members: int = 2,
         atoms: int = 1,
         hidden: int = 256,
-        support: tuple[float, float] | None = None,
+        support: Support | None = None,
         dropout: float = 0.01,
         samples: int = 1,
     ) -> None:
@@ -121,7 +121,7 @@ class DroQCritic(EnsembleCritic):
         for width in (inputs, hidden):
             linear, norm = EnsembleLinear(members, width, hidden), EnsembleLayerNorm(members, hidden, eps=1e-5)
             layers += [linear, *([EnsembleDropout(dropout)] if dropout else []), norm, nn.ReLU()]
-        super().__init__(nn.Sequential(*layers), EnsembleLinear(members, hidden, atoms), reading(atoms, support))
+        super().__init__(nn.Sequential(*layers), EnsembleLinear(members, hidden, atoms), support)
         self.samples = samples
 
     def forward(self, obs: Tensor, action: Tensor) -> Values:

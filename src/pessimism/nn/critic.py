@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Callable
 from typing import Literal, NamedTuple, Self
 
 import torch
@@ -30,17 +29,8 @@ class Categorical(nn.Module):
         return Atoms(self.support.expand_as(outputs), outputs.log_softmax(dim=-1))
 
 
-def equally_likely(outputs: Tensor) -> Tensor:
-    """Read a head's outputs [N, B, K] as equally likely returns."""
-    return outputs
-
-
-Reading = Callable[[Tensor], Values]
-
-
-def reading(atoms: int, support: tuple[float, float] | None) -> Reading:
-    """Return how a head's outputs are read: with a support its atoms have weights."""
-    return equally_likely if support is None else Categorical(atoms, *support)
+Support = tuple[float, float]
+"""The lowest and the highest return of a categorical head."""
 
 
 class Pairs(NamedTuple):
@@ -56,18 +46,21 @@ class EnsembleCritic(nn.Module):
     """N independent estimators of the return, evaluated as one.
 
     Calling it is evaluation: nothing is random and nothing changes. Critics with batch statistics or dropout
-    differ from that in updates, and replace `current`, `following` and `judged`.
+    differ from that in updates, and replace `current`, `following` and `judged`. The head's outputs [N, B, K] are
+    equally likely returns or, with a `support`, logits.
     """
 
-    def __init__(self, body: nn.Sequential, head: EnsembleLinear, read: Reading = equally_likely) -> None:
+    def __init__(self, body: nn.Sequential, head: EnsembleLinear, support: Support | None = None) -> None:
         super().__init__()
-        self.body, self.head, self.read = body, head, read
+        self.body, self.head = body, head
+        self.read = nn.Identity() if support is None else Categorical(head.weight.shape[-1], *support)
         self.precision: Precision = "float32"
         self.spectral = [layer for layer in self.modules() if isinstance(layer, SpectralLinear)]
 
     def forward(self, obs: Tensor, action: Tensor) -> Values:
         """[B, obs], [B, act] -> [N, B, K]."""
-        return self.read(self.head(self.body(torch.cat([obs, action], dim=-1))))
+        values: Values = self.read(self.head(self.body(torch.cat([obs, action], dim=-1))))
+        return values
 
     def current(self, pairs: Pairs) -> Values:
         """Return the predictions that TD-learning moves: [N, B, K]."""
@@ -133,9 +126,9 @@ class ResidualCritic(EnsembleCritic):
     """
 
     def __init__(
-        self, first: nn.Module, block: ResidualBlock, head: EnsembleLinear, read: Reading = equally_likely
+        self, first: nn.Module, block: ResidualBlock, head: EnsembleLinear, support: Support | None = None
     ) -> None:
-        super().__init__(nn.Sequential(first, nn.ReLU(), block), head, read)
+        super().__init__(nn.Sequential(first, nn.ReLU(), block), head, support)
 
     def forward(self, obs: Tensor, action: Tensor) -> Values:
         """[B, obs], [B, act] -> [N, B, K], equal to `head(body(...))` up to rounding."""
@@ -143,7 +136,8 @@ class ResidualCritic(EnsembleCritic):
         assert isinstance(block, ResidualBlock)
         inputs = relu(first(torch.cat([obs, action], dim=-1)))
         kernel = product(block.outer.kernel(), self.head.kernel())  # [N, size, K]
-        return self.read(self.head(inputs + block.outer.bias) + product(block.hidden(inputs), kernel))
+        values: Values = self.read(self.head(inputs + block.outer.bias) + product(block.hidden(inputs), kernel))
+        return values
 
 
 def residual_critic(
@@ -153,14 +147,14 @@ def residual_critic(
     atoms: int = 1,
     hidden: int = 256,
     spectral: SpectralForm = "projection",
-    support: tuple[float, float] | None = None,
+    support: Support | None = None,
 ) -> EnsembleCritic:
     """Build the paper's "modern" critic: one residual block between the first and the last layer."""
     return ResidualCritic(
         EnsembleLinear(members, inputs, hidden),
         ResidualBlock(members, hidden, spectral),
         EnsembleLinear(members, hidden, atoms, LAST_GAIN),
-        reading(atoms, support),
+        support,
     )
 
 
@@ -170,7 +164,7 @@ def plain_critic(
     members: int = 2,
     atoms: int = 1,
     hidden: int = 256,
-    support: tuple[float, float] | None = None,
+    support: Support | None = None,
 ) -> EnsembleCritic:
     """Build SAC's classical critic: two hidden layers."""
     body = nn.Sequential(
@@ -179,4 +173,4 @@ def plain_critic(
         EnsembleLinear(members, hidden, hidden),
         nn.ReLU(),
     )
-    return EnsembleCritic(body, EnsembleLinear(members, hidden, atoms, LAST_GAIN), reading(atoms, support))
+    return EnsembleCritic(body, EnsembleLinear(members, hidden, atoms, LAST_GAIN), support)
