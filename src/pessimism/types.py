@@ -1,6 +1,6 @@
 """The words that the layers share: batches, metrics, and what the loop needs of an agent and a replay."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -29,14 +29,9 @@ class Batch(NamedTuple):
     discount: Tensor  # [.., B, 1]: gamma**n, and 0 where the episode terminated
     next_obs: Tensor  # [.., B, obs]
 
-    def at(self, index: int) -> "Batch":
-        """Return the batch of one critic update: [U, B, ...] -> [B, ...]."""
+    def at(self, index: int | slice) -> "Batch":
+        """Return the batch of one critic update, or those of some: [U, B, ...] -> [B, ...] or [some, B, ...]."""
         return Batch(*(field[index] for field in self))
-
-    def groups(self, sizes: Sequence[int]) -> Iterator["Batch"]:
-        """Yield the batches of several critic updates at a time: [U, B, ...] -> [size, B, ...] for each size."""
-        for fields in zip(*(field.split(list(sizes)) for field in self), strict=True):
-            yield Batch(*fields)
 
 
 class Transition(NamedTuple):

@@ -56,10 +56,9 @@ def learning_step(config: Config, setting: "Setting") -> "Step":
 
     def step() -> None:
         now = next(steps)
-        sizes, policy = budget.groups(now)
         batches = replay.sample(config.updates_per_step, config.batch_size)
-        for batch, turn in zip(batches.groups(sizes), policy, strict=True):
-            agent.update(batch, now, policy=turn)
+        for updates, policy in budget.groups(now):
+            agent.update(batches.at(updates), now, policy=policy)
 
     return step
 

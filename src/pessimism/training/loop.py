@@ -63,19 +63,18 @@ class Budget(NamedTuple):
         """Return whether updates follow this step."""
         return step > self.random_steps and step % self.update_every == 0
 
-    def groups(self, step: int) -> tuple[list[int], list[bool]]:
-        """Return how the critic updates of a step are grouped: their numbers, and whether the policy's follows.
+    def groups(self, step: int) -> list[tuple[slice, bool]]:
+        """Return how the critic updates of a step are grouped: which they are, and whether the policy's follows.
 
         The policy is updated after every `policy_every` critic updates of the run, a number that does not have to
-        divide those of a step: with 2 and 3, the groups of the first steps are [2], [1, 1], [2], and the policy's
-        updates follow the second step's first group and the third step's only one.
+        divide those of a step: with 2 and 3, the groups of the first steps have the sizes [2], [1, 1], [2], and the
+        policy's updates follow the second step's first group and the third step's only one.
         """
         count, every = self.updates_per_step, self.policy_every or self.updates_per_step
         steps_before = (step - 1) // self.update_every - self.random_steps // self.update_every
         due = [index for index in range(1, count + 1) if (steps_before * count + index) % every == 0]
         ends = due if due and due[-1] == count else [*due, count]
-        sizes = [end - start for start, end in itertools.pairwise([0, *ends])]
-        return sizes, [end in due for end in ends]
+        return [(slice(start, end), end in due) for start, end in itertools.pairwise([0, *ends])]
 
 
 class Callback:
@@ -185,11 +184,11 @@ class Trainer:
     def _learn(self, step: int) -> None:
         """Update the agent on the batches that belong to a step."""
         budget = self.budget
-        self.averages.add(self.replay.refresh(step, self.agent))
+        fitted = self.replay.refresh(step, self.agent)
         batches = self.replay.sample(budget.updates_per_step, budget.batch_size)
-        sizes, policy = budget.groups(step)
-        for batch, now in zip(batches.groups(sizes), policy, strict=True):
-            metrics = self.agent.update(batch, step, policy=now)
+        self.averages.add(fitted)
+        for updates, policy in budget.groups(step):
+            metrics = self.agent.update(batches.at(updates), step, policy=policy)
             self.averages.add(metrics)
             if "train/td_error" in metrics:
                 self.td_errors.add({"bias/dual_td": metrics["train/td_error"]})
