@@ -1,11 +1,10 @@
 """Soft actor-critic with an ensemble of critics; with a learned penalty it is GPL-SAC (Algorithm 1)."""
 
 from collections.abc import Callable, Sequence
-from typing import Required, TypedDict, TypeVar, Unpack, cast
+from typing import Required, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 
 from pessimism.agents.critic_learner import CriticLearner, Learned, NativeLearner, td_target
 from pessimism.agents.pixel_learner import PixelLearner
@@ -23,17 +22,10 @@ RETURNS = ("train/value", "train/td_error", "train/uncertainty", "bias/validatio
 """Metrics that are returns, or differences of returns."""
 
 
-T = TypeVar("T", bound=Tensor | tuple[Tensor, ...])
-
-
-def to_device(tensors: T, device: torch.device) -> T:
-    """Return a tensor, or a tuple of them, on the device, without waiting for a GPU."""
-
-    def move(tensor: Tensor) -> Tensor:
-        pinned = tensor.device.type != device.type == "cuda"
-        return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
-
-    return cast(T, tree_map_only(Tensor, move, tensors))
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on the device, without waiting for a GPU."""
+    pinned = tensor.device.type != device.type == "cuda"
+    return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
 
 
 class Options(TypedDict, total=False):
@@ -163,7 +155,7 @@ class ActorCritic(nn.Module):
 
     def _learned_from(self, batch: Batch) -> Batch:
         """Return a batch as critics learn from it: on their device, its rewards in their units."""
-        batch = to_device(batch, self.device)
+        batch = Batch(*(to_device(field, self.device) for field in batch))
         return batch if self.reward_scale is None else batch._replace(reward=batch.reward / self.unit)
 
     def _in_task_units(self, metrics: Metrics) -> Metrics:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pessimism.errors import UserError
-from pessimism.types import Agent, Array, Batch, Metrics, Observation, Transition
+from pessimism.types import Agent, Batch, Metrics, Observation, Transition
 
 
 class TransitionReplay:
@@ -54,7 +54,7 @@ class TransitionReplay:
         return 0
 
     def __len__(self) -> int:
-        return min(self.added, self.capacity)
+        return len(self._valid())
 
     def add(self, transition: Transition) -> None:
         """Add a step. Stores the transition whose window it fills and, at an episode's end, all that are left."""
@@ -63,18 +63,22 @@ class TransitionReplay:
         while len(self.window) == self.n_step or (ended and self.window):
             self._store_first()
 
-    def _first_row(self) -> Array:
-        """Return the transition that starts where the window does."""
+    def _store_first(self) -> None:
+        """Store the transition that starts where the window does, and remove its first step from there."""
         first, last = self.window[0], self.window[-1]
         reward = sum(self.discount**k * step.reward for k, step in enumerate(self.window))
         discount = 0.0 if last.terminated else self.discount ** len(self.window)
-        return np.concatenate((first.obs, first.action, (reward, discount), last.next_obs), dtype=np.float32)
+        row = np.concatenate((first.obs, first.action, (reward, discount), last.next_obs), dtype=np.float32)
+        self.rows[self.added % self.capacity] = torch.from_numpy(row)
+        self.added += 1
+        del self.window[0]
 
     def sample(self, updates: int, batch_size: int) -> Batch:
         """Draw `updates` batches with replacement: fields [U, B, ...]."""
-        if not len(self):
+        valid = self._valid()
+        if not valid:
             raise no_sample(self.n_step, len(self.window))
-        numbers = draw(self._valid(), updates * batch_size, self.generator, self.held_out_every)
+        numbers = draw(valid, updates * batch_size, self.generator, self.held_out_every)
         rows = self.rows.index_select(0, numbers % self.capacity).view(updates, batch_size, sum(self.widths))
         return Batch(*rows.split(self.widths, dim=-1))
 
@@ -105,11 +109,6 @@ class TransitionReplay:
         """End the running episode, as by a time limit: the steps in the window are stored as they are."""
         while self.window:
             self._store_first()
-
-    def _store_first(self) -> None:
-        self.rows[self.added % self.capacity] = torch.from_numpy(self._first_row())
-        self.added += 1
-        del self.window[0]
 
     def append_rows(self, rows: Tensor) -> None:
         """Store rows that `newest` of a replay of this shape gave out."""
