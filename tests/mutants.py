@@ -186,8 +186,8 @@ MUTANTS = {
     ),
     "n_step of states not wired": Mutant(
         "training/build.py",
-        "generator,\n        n_step=config.n_step,",
-        "generator,",
+        "streams.replay,\n        n_step=config.n_step,",
+        "streams.replay,",
         (f"{WIRING}[n_step-states]",),
     ),
     "n_step of images not wired": Mutant(
@@ -207,8 +207,8 @@ MUTANTS = {
     ),
     "bias meter: tail and discount swapped": Mutant(
         "training/run.py",
-        "bias.tail, config.discount",
-        "config.discount, bias.tail",
+        "bias.limit, tail=bias.tail, discount=discount",
+        "bias.limit, tail=discount, discount=bias.tail",
         (f"{WIRING}[bias.tail-states]",),
     ),
     "gain of the critics' last layer": Mutant(

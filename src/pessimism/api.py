@@ -184,7 +184,8 @@ class Algorithm:
     def measure_bias(self, episodes: int = 10) -> Bias:
         """Compare what the critics predict with the returns of stochastic episodes."""
         config, count = self.config, whole_number("episodes", episodes)
-        meter = BiasMeter(self.assembly.make_env, count, config.bias.tail, config.discount, config.seed)
+        tail, discount = config.bias.tail, config.discount
+        meter = BiasMeter(self.assembly.make_env, count, config.seed, tail=tail, discount=discount)
         return meter(self.agent, 0)
 
     def save(self, path: str | Path) -> Path:

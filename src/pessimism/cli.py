@@ -291,8 +291,7 @@ def _evaluate(parsed: argparse.Namespace, rest: list[str]) -> int:
 
     assembly, step = load_run(parsed.run, trust_env=parsed.trust_env, say=_say)
     limit = assembly.config.evaluation.limit
-    evaluator = Evaluator(assembly.make_env, parsed.episodes, parsed.seed, limit)
-    evaluator.say = _say
+    evaluator = Evaluator(assembly.make_env, parsed.episodes, parsed.seed, limit, _say)
     metrics = evaluator(assembly.agent, step).metrics()
     print(f"{assembly.config.algorithm} on {assembly.config.env} after {step} steps, {parsed.episodes} episodes")
     print(f"return {metrics['eval/mean_reward']:.1f} +- {metrics['eval/std_reward']:.1f}", end=", ")
@@ -306,9 +305,9 @@ def _bias(parsed: argparse.Namespace, rest: list[str]) -> int:
     from pessimism.training.run import load_run
 
     assembly, step = load_run(parsed.run, trust_env=parsed.trust_env, say=_say)
-    config, limit = assembly.config, assembly.config.bias.limit
-    meter = BiasMeter(assembly.make_env, parsed.episodes, config.bias.tail, config.discount, parsed.seed, limit)
-    meter.say = _say
+    config = assembly.config
+    episodes = assembly.make_env, parsed.episodes, parsed.seed, config.bias.limit, _say
+    meter = BiasMeter(*episodes, tail=config.bias.tail, discount=config.discount)
     bias = meter(assembly.agent, step)
     print(
         f"{config.algorithm} on {config.env} after {step} steps, {bias.states} states of {parsed.episodes} episodes"

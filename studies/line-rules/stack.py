@@ -119,7 +119,7 @@ class Stack:
         self.alpha_optimizer = Adam([self.log_alpha], setup.alpha_lr, betas=(0.5, 0.999))
         self.strategies = [strategy(index) for index in range(count)]
         self.slices = [Slice(self, index) for index in range(count)]
-        self.bias = [TrainingBias(setup.discount, setup.tail, seed) for _ in range(count)]
+        self.bias = [TrainingBias(discount=setup.discount, tail=setup.tail, seed=seed) for _ in range(count)]
         self.rows = torch.zeros(count, setup.capacity, 4)  # state, action, reward, next state
         self.state = self._start()
         self.episode: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []

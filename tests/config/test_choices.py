@@ -1,12 +1,12 @@
 """Tables from the names of settings to the code that implements them."""
 
 import inspect
+from pkgutil import resolve_name
 
 import gymnasium
 import pytest
 
 from pessimism.config import choices, tasks
-from pessimism.config.choices import implementation
 from pessimism.config.settings import CriticSettings
 from pessimism.config.strategies import STRATEGIES, PenaltySettings
 from pessimism.envs import make
@@ -20,13 +20,14 @@ TABLES = {name: table for name, table in vars(choices).items() if name.isupper()
 @pytest.mark.parametrize("table", TABLES)
 def test_every_choice_names_a_function_of_ours(table):
     for name, path in TABLES[table].items():
-        assert implementation(path).__module__ == f"pessimism.{path.rpartition('.')[0]}", name
+        assert resolve_name(path).__module__ == path.partition(":")[0], name
+        assert path.startswith("pessimism."), name
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_takes_the_fields_of_its_entry(name):
     entry = STRATEGIES[name]
-    strategy = implementation(entry.implementation)
+    strategy = resolve_name(entry.implementation)
     assert issubclass(strategy, Pessimism)
     assert issubclass(strategy, FixedPenalty) == issubclass(entry, PenaltySettings)
     parameters = inspect.signature(strategy).parameters
@@ -41,7 +42,7 @@ def test_every_strategy_takes_the_fields_of_its_entry(name):
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_is_built_from_its_entry(name):
     built = build_strategy(STRATEGIES[name](), members=3)
-    assert type(built) is implementation(STRATEGIES[name].implementation)
+    assert type(built) is resolve_name(STRATEGIES[name].implementation)
 
 
 @pytest.mark.parametrize("form", choices.CRITIC_FORMS)
@@ -60,13 +61,13 @@ def test_a_strategy_is_given_what_it_asks_for_and_nothing_else():
 def test_a_penalty_has_the_measure_and_the_annealing_of_its_settings():
     settings = STRATEGIES["fixed"](beta=0.25, measure="std", optimism=0.5, optimism_steps=10)
     penalty = build_strategy(settings)
-    assert penalty.disagreement is implementation(choices.MEASURES["std"])
+    assert penalty.disagreement is resolve_name(choices.MEASURES["std"])
     penalty.advance(5)
     assert (float(penalty.beta), float(penalty.optimism)) == (0.25, 0.25)
 
 
-@pytest.mark.parametrize("entry", tasks.FAMILIES, ids=lambda entry: entry.title)
-def test_a_family_of_environments_is_made_from_its_entry(entry, monkeypatch):
+@pytest.mark.parametrize("prefix", tasks.FAMILIES)
+def test_a_family_of_environments_is_made_from_its_entry(prefix, monkeypatch):
     """A class in its place is given the task's one name, the size and camera of the view, and other arguments."""
     given = []
 
@@ -74,9 +75,10 @@ def test_a_family_of_environments_is_made_from_its_entry(entry, monkeypatch):
         given.append((task, arguments))
         return gymnasium.make("InvertedPendulum-v4")
 
-    monkeypatch.setattr(make, "implementation", {entry.implementation: environment}.__getitem__)
-    monkeypatch.setattr(tasks, "FAMILIES", (entry._replace(task=lambda name: "one" if name == "1" else None),))
-    make.make("1", quality="fast")
-    assert given == [("one", {"quality": "fast"})]
-    assert tasks.canonical("1") == "one"
+    entry, one = tasks.FAMILIES[prefix], f"{prefix}one"
+    monkeypatch.setattr(make, "resolve_name", {entry.implementation: environment}.__getitem__)
+    monkeypatch.setitem(tasks.FAMILIES, prefix, entry._replace(task=lambda name: one if name == "1" else None))
+    assert tasks.canonical("1") == one
     assert tasks.canonical("2") == "2"
+    make.make(one, quality="fast")
+    assert given == [(one, {"quality": "fast"})]

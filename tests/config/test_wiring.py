@@ -446,7 +446,7 @@ def label(value):
 
 @pytest.mark.parametrize(("path", "wire"), CASES, ids=label)
 def test_setting_reaches_its_object(path, wire, monkeypatch):
-    monkeypatch.setattr("pessimism.training.recorder.WandbSink", FakeWandbSink)
+    monkeypatch.setattr("pessimism.training.sinks.WandbSink", FakeWandbSink)
     monkeypatch.setattr(critic_learner, "covered", lambda critic, td_loss: False)
     monkeypatch.setattr("pessimism.training.build.refusal", lambda critic, td_loss: None)
     monkeypatch.setattr("pessimism.training.recorder.check_same", lambda *arguments: None)
@@ -488,4 +488,4 @@ def test_every_setting_has_an_entry():
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_strategys_name_chooses_its_class(name):
     run = assembled("states", {"pessimism.name": name})
-    assert STRATEGIES[name].implementation.endswith(f".{type(run.agent.pessimism).__name__}")
+    assert STRATEGIES[name].implementation.endswith(f":{type(run.agent.pessimism).__name__}")

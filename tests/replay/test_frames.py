@@ -329,4 +329,4 @@ def test_evaluation_and_bias_meter_see_stacks():
     agent = Listener()
     evaluation = Evaluator(images, 2, seed=0)(agent, 1)
     assert (evaluation.returns, evaluation.lengths) == ([0.0, 0.0], [7, 7])
-    assert BiasMeter(images, 2, 0.1, GAMMA, seed=0)(agent, 1).states > 0
+    assert BiasMeter(images, 2, 0, tail=0.1, discount=GAMMA)(agent, 1).states > 0

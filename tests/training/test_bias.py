@@ -34,7 +34,9 @@ def constant_agent(length, *, offset=OFFSET, alpha=ALPHA):
 
 
 def constant_meter(*, length, terminates, tail=0.01, episodes=2):
-    return BiasMeter(factory(Constant, length=length, terminates=terminates), episodes, tail, GAMMA, seed=0)
+    return BiasMeter(
+        factory(Constant, length=length, terminates=terminates), episodes, 0, tail=tail, discount=GAMMA
+    )
 
 
 def made_episode(reward, log_prob, terminated=True):
@@ -213,7 +215,7 @@ def test_grid_has_converged(trained):
 def test_meter_agrees_with_dynamic_programming(trained, falls):
     episodes, length, tail = 64, 120, 1e-3
     make_env = factory(Line, length=length, falls=falls, reward_noise=0.1)
-    meter = BiasMeter(make_env, episodes, tail, GAMMA, seed=1)
+    meter = BiasMeter(make_env, episodes, 1, tail=tail, discount=GAMMA)
     bias = meter(trained, step=7)
 
     # The meter's own episodes again, for the exact bias of the very pairs that it measured.
@@ -262,7 +264,7 @@ def test_a_noisy_policy_is_measured_with_the_noise_that_its_critics_learn_about(
         agent.log_alpha.fill_(-math.inf)
     exact = LineValues(Line(noise=0.0), Evaluated(agent.actor), GAMMA, states=401, nodes=641)
     agent.values = lambda obs, action: exact(obs, action)[None]
-    meter = BiasMeter(factory(Line, length=120, noise=0.0), 16, 1e-3, GAMMA, seed=1)
+    meter = BiasMeter(factory(Line, length=120, noise=0.0), 16, 1, tail=1e-3, discount=GAMMA)
     assert abs(meter(agent, step=0).mean) < 0.01
     agent.target_action = agent.sample
     assert meter(agent, step=0).mean > 0.1  # what would be reported of the exploring policy
@@ -287,7 +289,7 @@ def test_evaluation_and_bias_meter_leave_training_unchanged():
 
 
 def test_watching_again_gives_the_same_numbers(trained):
-    meter = BiasMeter(factory(Line, length=20), 2, 0.01, GAMMA, seed=0)
+    meter = BiasMeter(factory(Line, length=20), 2, 0, tail=0.01, discount=GAMMA)
     assert meter(trained, step=5) == meter(trained, step=5)
     assert meter(trained, step=5) != meter(trained, step=6)
 
@@ -328,7 +330,7 @@ def listening(agent, *, length, terminates, random_steps, steps):
         budget=budget,
         seed=0,
         generators={},
-        training_bias=TrainingBias(GAMMA, 0.01, 0),
+        training_bias=TrainingBias(discount=GAMMA, tail=0.01, seed=0),
     )
     loop.run()
     return told, loop

@@ -37,12 +37,12 @@ def test_frames_in_a_file(tmp_path):
     assert needs.places(run) == [(run, 102_000 * 21_224 + LOGS_BYTES - 1000), (Path("ring"), 2_122_400_000)]
 
 
-def test_memory_counts_what_is_not_in_a_file(monkeypatch):
+def test_memory_counts_what_is_not_in_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "free_memory", lambda: 2_000)
-    Needs(1, 2_000, 0, 0, None).check_memory()
-    Needs(1, 9_000, 2_000, 0, Path("ring")).check_memory()
+    Needs(1, 2_000, 0, 0, None).check(tmp_path)
+    Needs(1, 9_000, 2_000, 0, tmp_path / "ring").check(tmp_path)
     with pytest.raises(UserError, match=r"needs up to 3\.0 GB of memory and 0\.0 GB are free: give a smaller"):
-        Needs(1, 2_000, 3_000_000_000 - 2_000, 0, None).check_memory()
+        Needs(1, 2_000, 3_000_000_000 - 2_000, 0, None).check(tmp_path)
 
 
 def test_free_memory_is_what_the_system_says_within_the_containers_limit(tmp_path, monkeypatch):
@@ -56,6 +56,10 @@ def test_free_memory_is_what_the_system_says_within_the_containers_limit(tmp_pat
     assert module.free_memory() == 300 * 1024
     limit.write_text("1000\n")
     assert module.free_memory() == 1000
+
+
+def test_a_place_that_cannot_be_used_is_left_to_who_takes_it(tmp_path):
+    Needs(1, 2_000, 0, 0, None).check(tmp_path / ("long" * 100))
 
 
 def test_needs_on_one_disk_add_up(tmp_path):

@@ -147,8 +147,8 @@ def preset(name: str) -> Preset:
 
 
 def _on_task(entry: Preset, env: str) -> Changes:
-    """Return what a preset changes further for a task."""
-    return entry.tasks.get(task_name(canonical(env)), {})
+    """Return what a preset changes further for a task; most presets change nothing."""
+    return entry.tasks.get(task_name(canonical(env)), {}) if entry.tasks else {}
 
 
 def preset_values(name: str, env: str | None = None) -> dict[str, Any]:

@@ -5,9 +5,9 @@ Loads no torch: listing, comparing and hashing settings stays fast.
 
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from pessimism.config.choices import PolicyForm
 from pessimism.config.settings import (
@@ -68,7 +68,7 @@ class Config(Settings):
     """A run."""
 
     algorithm: str = setting("gpl-sac", "preset that the settings started from")
-    env: str = Field(
+    env: Annotated[str, AfterValidator(canonical)] = Field(
         description="Gymnasium id of the task, or dmc/domain-task of DeepMind Control",
         json_schema_extra={"source": "asked for"},
         min_length=1,
@@ -172,11 +172,6 @@ class Config(Settings):
     threads: int = setting(0, "CPU threads; 0: torch's default", ge=0, le=MOST_THREADS)
     device: Literal["cpu", "cuda"] = setting("cpu", "where the networks are")
 
-    @field_validator("env")
-    @classmethod
-    def _one_name(cls, env: str) -> str:
-        return canonical(env)
-
     @field_validator("prior", mode="before")
     @classmethod
     def _several(cls, prior: Any) -> Any:  # noqa: ANN401
@@ -185,9 +180,9 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Config":
-        self.pessimism.check_critics(self.critic.members)
         for problem in self._problems():
             raise ValueError(problem)
+        self.pessimism.check_critics(self.critic.members)
         return self
 
     def _problems(self) -> Iterator[str]:

@@ -19,7 +19,7 @@ E2E_OPTIMIZER = "as dual TD-learning; paper, App. D.2: standard gradient descent
 class StrategySettings(Settings):
     """Base of all entries."""
 
-    implementation: ClassVar[str]  # of the class, below the package
+    implementation: ClassVar[str]  # its class, as module:name
     fewest_critics: ClassVar[int] = 1
     learns_from_episodes: ClassVar[bool] = False  # its task must have a time limit
     holds_out: ClassVar[float] = 0.0  # share of transitions that no critic is fitted to, unless asked otherwise
@@ -58,7 +58,7 @@ class PenaltySettings(StrategySettings):
 class LearnedPenaltySettings(PenaltySettings):
     """GPL: mean - beta W, with beta learned by dual TD-learning."""
 
-    implementation = "strategies.penalty.LearnedPenalty"
+    implementation = "pessimism.strategies.penalty:LearnedPenalty"
 
     name: Literal["learned"] = "learned"
     beta: float = setting(0.5, "initial beta", PAPER)
@@ -71,7 +71,7 @@ class LearnedPenaltySettings(PenaltySettings):
 class SquaredBiasSettings(PenaltySettings):
     """GPL's ablation E2E: beta descends the squared bias through the target."""
 
-    implementation = "strategies.penalty.SquaredBiasPenalty"
+    implementation = "pessimism.strategies.penalty:SquaredBiasPenalty"
 
     name: Literal["squared-bias"] = "squared-bias"
     beta: float = setting(0.5, "initial beta", PAPER)
@@ -85,7 +85,7 @@ class SquaredBiasSettings(PenaltySettings):
 class FixedPenaltySettings(PenaltySettings):
     """Mean - beta W, with a constant beta."""
 
-    implementation = "strategies.penalty.FixedPenalty"
+    implementation = "pessimism.strategies.penalty:FixedPenalty"
 
     name: Literal["fixed"] = "fixed"
     beta: float = setting(0.5, "beta; 0.5 is the clipped minimum for N = 2", "paper, App. A.3")
@@ -94,7 +94,7 @@ class FixedPenaltySettings(PenaltySettings):
 class BanditSettings(PenaltySettings):
     """TOP: mean - beta W, with beta drawn for each episode by a bandit."""
 
-    implementation = "strategies.bandit.BanditPenalty"
+    implementation = "pessimism.strategies.bandit:BanditPenalty"
     learns_from_episodes = True
 
     name: Literal["bandit"] = "bandit"
@@ -109,7 +109,7 @@ class BanditSettings(PenaltySettings):
 class CalibratedSettings(PenaltySettings):
     """Mean - beta W, with beta moved by the bias measured on training episodes."""
 
-    implementation = "strategies.calibrated.CalibratedPenalty"
+    implementation = "pessimism.strategies.calibrated:CalibratedPenalty"
     learns_from_episodes = True
 
     name: Literal["calibrated"] = "calibrated"
@@ -126,7 +126,7 @@ class CalibratedSettings(PenaltySettings):
 class ACCSettings(PenaltySettings):
     """ACC's rule on beta: steps of fixed size along the normalised bias of training episodes."""
 
-    implementation = "strategies.calibrated.ACCPenalty"
+    implementation = "pessimism.strategies.calibrated:ACCPenalty"
     learns_from_episodes = True
 
     name: Literal["acc"] = "acc"
@@ -141,7 +141,7 @@ class ACCSettings(PenaltySettings):
 class ValidationSettings(PenaltySettings):
     """Mean - beta W, with beta learned by dual TD-learning on transitions that no critic is fitted to."""
 
-    implementation = "strategies.penalty.ValidationPenalty"
+    implementation = "pessimism.strategies.penalty:ValidationPenalty"
     holds_out = 0.05
 
     name: Literal["validation"] = "validation"
@@ -153,7 +153,7 @@ class ValidationSettings(PenaltySettings):
 class MinimumSettings(StrategySettings):
     """Clipped double Q-learning: the lowest critic."""
 
-    implementation = "strategies.minimum.ClippedMinimum"
+    implementation = "pessimism.strategies.minimum:ClippedMinimum"
 
     name: Literal["minimum"] = "minimum"
 
@@ -161,7 +161,7 @@ class MinimumSettings(StrategySettings):
 class SubsetMinimumSettings(StrategySettings):
     """REDQ: the lowest of a random subset for the target, the mean for the actor."""
 
-    implementation = "strategies.minimum.SubsetMinimum"
+    implementation = "pessimism.strategies.minimum:SubsetMinimum"
 
     name: Literal["subset-minimum"] = "subset-minimum"
     subset: float = setting(2.0, "M, critics per draw; a fraction draws one more that often", REDQ, ge=1)

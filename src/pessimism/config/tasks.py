@@ -78,22 +78,17 @@ class Family(NamedTuple):
 
     title: str
     task: Callable[[str], str | None]  # the canonical name of a task of this family; None for other tasks
-    implementation: str  # class below this package: (task, *, size, camera, **the environment's own arguments)
+    implementation: str  # as module:class; called with (task, *, size, camera, **the environment's own arguments)
     extra: str  # optional dependencies that it needs
 
 
-FAMILIES = (Family("DeepMind Control", _dmc_task, "envs.dmc.ControlSuiteEnv", "dmc"),)
-
-
-def family(env_id: str) -> tuple[str, Family] | None:
-    """Return a task's canonical name and its family; None for Gymnasium's own."""
-    return next(((name, entry) for entry in FAMILIES if (name := entry.task(env_id))), None)
+FAMILIES = {"dmc/": Family("DeepMind Control", _dmc_task, "pessimism.envs.dmc:ControlSuiteEnv", "dmc")}
+"""By what the canonical names of their tasks begin with."""
 
 
 def canonical(env_id: str) -> str:
     """Return the canonical name of a task: that of its family, or the given one."""
-    found = family(env_id)
-    return env_id if found is None else found[0]
+    return next((name for family in FAMILIES.values() if (name := family.task(env_id))), env_id)
 
 
 def truncated_size(env_id: str) -> int:

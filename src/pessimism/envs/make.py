@@ -4,14 +4,14 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from pessimism.config.choices import implementation
-from pessimism.config.tasks import Family, family
+from pessimism.config.tasks import FAMILIES, Family
 from pessimism.envs.control import ActionRepeat, AnyEnv, ControlEnv, check_stateless, described, is_image
 from pessimism.envs.frames import PixelView, viewed
 from pessimism.envs.rendering import check_rendering, prepare_rendering, rendering_error, silence_mujoco
@@ -48,7 +48,7 @@ def make(
     action_repeat: int = 1,
     **kwargs: Any,  # noqa: ANN401
 ) -> ControlEnv:
-    """Make a task of DeepMind Control or a registered environment, or say in one line why it cannot be used.
+    """Make an environment by its canonical name, or say in one line why it cannot be used.
 
     `arguments` and `kwargs` are the environment's own. `entries` keeps that many leading entries of its
     observations. With a `view` observations are stacked images: the environment's own, or rendered ones.
@@ -60,8 +60,8 @@ def make(
         with warnings.catch_warnings():
             # The -v4 tasks are the paper's: no warning that newer versions exist.
             warnings.filterwarnings("ignore", message=".*is out of date.*")
-            other = family(env_id)
-            env = _registered(env_id, view, kwargs) if other is None else _of_family(*other, view, kwargs)
+            family = next((entry for prefix, entry in FAMILIES.items() if env_id.startswith(prefix)), None)
+            env = _registered(env_id, view, kwargs) if family is None else _of_family(env_id, family, view, kwargs)
             return adapt(env if entries is None else _leading(env, entries), env_id, view, action_repeat)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound):
         hint = nearest(env_id, gymnasium.registry) or ": any Gymnasium id will do, also module:Name-v0"
@@ -86,7 +86,7 @@ def adapt(env: AnyEnv, name: str, view: PixelView | None = None, action_repeat: 
 
 def _of_family(task: str, family: Family, view: PixelView | None, kwargs: dict[str, Any]) -> AnyEnv:
     try:
-        environment: Callable[..., AnyEnv] = implementation(family.implementation)
+        environment: Callable[..., AnyEnv] = resolve_name(family.implementation)
     except ModuleNotFoundError:
         raise missing(family.title, family.extra) from None
     except Exception as error:  # the backend that MUJOCO_GL names is loaded at import

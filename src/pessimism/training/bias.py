@@ -9,14 +9,14 @@ meter's own, and on the training episodes, which cost nothing more.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from pessimism.envs.control import EnvFactory
 from pessimism.strategies.base import RecentEpisodes
-from pessimism.training.evaluate import EPISODE_LIMIT, OwnEpisodes
+from pessimism.training.evaluate import OwnEpisodes
 from pessimism.training.state import stream, stream_seed
 from pessimism.types import Agent, Episode, Hindsight
 from pessimism.values import Values, expectation, joined
@@ -134,6 +134,7 @@ def measure(
     )
 
 
+@dataclass
 class BiasMeter(OwnEpisodes):
     """Runs episodes of the policy that the critics evaluate, on environments of its own, and measures the bias.
 
@@ -142,17 +143,8 @@ class BiasMeter(OwnEpisodes):
 
     setting = "bias.limit"
 
-    def __init__(  # noqa: PLR0917
-        self,
-        make_env: EnvFactory,
-        episodes: int,
-        tail: float,
-        discount: float,
-        seed: int,
-        limit: int = EPISODE_LIMIT,
-    ) -> None:
-        super().__init__(make_env, episodes, limit)
-        self.tail, self.discount, self.seed = tail, discount, seed
+    tail: float = field(kw_only=True)
+    discount: float = field(kw_only=True)
 
     def __call__(self, agent: Agent, step: int) -> Bias:
         """Measure; the result is a function of the agent, the seed and the step alone."""
@@ -162,12 +154,14 @@ class BiasMeter(OwnEpisodes):
         return measure(agent, episodes, discount=self.discount, tail=self.tail, generator=generator)
 
 
+@dataclass(kw_only=True)
 class TrainingBias:
     """The bias of the newest training episodes whose actions were all the policy's."""
 
-    def __init__(self, discount: float, tail: float, seed: int) -> None:
-        self.discount, self.tail, self.seed = discount, tail, seed
-        self.recent = RecentEpisodes(MOST_EPISODES)
+    tail: float
+    discount: float
+    seed: int
+    recent: RecentEpisodes = field(init=False, default_factory=lambda: RecentEpisodes(MOST_EPISODES))
 
     def add(self, agent: Agent, episode: Episode, number: int) -> Hindsight | None:
         """Measure a finished episode; None where some of its actions were random."""

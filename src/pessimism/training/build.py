@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from pessimism.agents.critic_learner import LearnerOptions, TDLoss, critic_learn
 from pessimism.agents.pixel_learner import PixelLearner
 from pessimism.agents.pixels import PixelAgent
 from pessimism.agents.sac import ActorCritic, Options, SACAgent, Schedule
-from pessimism.config.choices import AUGMENTATIONS, CRITIC_FORMS, MEASURES, POLICY_FORMS, implementation
+from pessimism.config.choices import AUGMENTATIONS, CRITIC_FORMS, MEASURES, POLICY_FORMS
 from pessimism.config.schema import Config
 from pessimism.config.settings import CriticSettings, ModelSettings, PixelSettings
 from pessimism.config.strategies import PenaltySettings, StrategySettings
@@ -36,7 +37,7 @@ from pessimism.replay.prior import PriorReplay, Recorded
 from pessimism.replay.transitions import TransitionReplay
 from pessimism.strategies import Pessimism
 from pessimism.training.loop import Budget, Every
-from pessimism.training.state import stream, stream_seed
+from pessimism.training.state import Streams
 from pessimism.types import Replay
 from pessimism.values import cross_entropy_loss, quantile_huber_loss, squared_td_loss
 
@@ -53,17 +54,17 @@ def build_strategy(settings: StrategySettings, **offered: Any) -> Pessimism:  # 
 
     The class is given the entry's fields, and those `offered` arguments that it has parameters for.
     """
-    strategy: type[Pessimism] = implementation(settings.implementation)
+    strategy: type[Pessimism] = resolve_name(settings.implementation)
     arguments = settings.model_dump(exclude={"name", "samples"})  # samples are for the critics
     if isinstance(settings, PenaltySettings):  # these two become functions
-        arguments["disagreement"] = implementation(MEASURES[arguments.pop("measure")])
+        arguments["disagreement"] = resolve_name(MEASURES[arguments.pop("measure")])
         arguments["optimism"] = linear(arguments["optimism"], 0.0, arguments.pop("optimism_steps"))
     return strategy(**arguments, **_accepted(strategy, offered))
 
 
 def build_critic(settings: CriticSettings, inputs: int, samples: int = 1) -> EnsembleCritic:
     """Build the ensemble of critics. Its form is given those settings that it has parameters for."""
-    form: Callable[..., EnsembleCritic] = implementation(CRITIC_FORMS[settings.form])
+    form: Callable[..., EnsembleCritic] = resolve_name(CRITIC_FORMS[settings.form])
     return form(inputs, **_accepted(form, settings.model_dump() | {"samples": samples}))
 
 
@@ -85,7 +86,7 @@ def build_td_loss(settings: CriticSettings) -> TDLoss:
 def build_policy(config: Config, obs_size: int, action_size: int) -> VectorActor:
     """Build the policy's network."""
     if config.policy == "gaussian":
-        form: Callable[..., SquashedGaussianActor] = implementation(POLICY_FORMS[config.policy_form])
+        form: Callable[..., SquashedGaussianActor] = resolve_name(POLICY_FORMS[config.policy_form])
         # XQC's code follows the policy's batches at every critic update, this one at its own updates: as fast.
         momentum = 0.99 ** (config.policy_every or config.updates_per_step)
         return form(obs_size, action_size, config.hidden, config.log_std, **_accepted(form, {"momentum": momentum}))
@@ -93,9 +94,11 @@ def build_policy(config: Config, obs_size: int, action_size: int) -> VectorActor
     return NoisyActor(obs_size, action_size, config.hidden, noise=noise, clip=config.noise_clip)
 
 
-def build_networks(config: Config, obs_size: int, action_size: int) -> tuple[VectorActor, EnsembleCritic]:
-    """Build policy and critics on states; their first weights are a function of the seed."""
-    with first_weights(config.seed):
+def build_networks(
+    config: Config, obs_size: int, action_size: int, seed: int
+) -> tuple[VectorActor, EnsembleCritic]:
+    """Build policy and critics on states; `seed` is that of their first weights."""
+    with first_weights(seed):
         actor = build_policy(config, obs_size, action_size)
         samples = config.pessimism.samples if isinstance(config.pessimism, PenaltySettings) else 1
         critic = build_critic(config.critic, obs_size + action_size, samples)
@@ -109,34 +112,38 @@ def build_networks(config: Config, obs_size: int, action_size: int) -> tuple[Vec
 
 
 @contextmanager
-def first_weights(seed: int, name: str = "weights") -> Iterator[None]:
+def first_weights(seed: int) -> Iterator[None]:
     """Seed torch's global random numbers for a block, and restore them after it."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(seed, name))
+        torch.manual_seed(seed)
         yield
 
 
-def build_agent(config: Config, obs_shape: Sequence[int], action_size: int) -> ActorCritic:
+def build_agent(
+    config: Config, obs_shape: Sequence[int], action_size: int, streams: Streams | None = None
+) -> ActorCritic:
     """Build the agent; observations have the shape [obs], or [stack, H, W, C] where they are images."""
+    streams = streams or Streams(config.seed)
     with torch.device(config.device):
-        generator = stream(config.seed, "pessimism")
         pessimism = build_strategy(
             config.pessimism,
             members=config.critic.members,
-            generator=generator,
+            generator=streams.pessimism,
             discount=config.discount,
             n_step=config.n_step,
             follow_rate=_follow_rate(config),
         )
     if config.pixels is not None:
-        return build_pixel_agent(config, config.pixels, obs_shape, action_size, pessimism)
-    actor, critic = build_networks(config, obs_shape[0], action_size)
-    options = _learner_options(config)
+        return build_pixel_agent(
+            config, config.pixels, obs_shape, action_size, pessimism=pessimism, streams=streams
+        )
+    options, learning = _agent_options(config, streams), _learner_options(config)
+    actor, critic = build_networks(config, obs_shape[0], action_size, streams.weights)
     critic.precision = config.precision
-    if config.precision != "float32" and config.compile and (reason := refusal(critic, options["td_loss"])):
+    if config.precision != "float32" and config.compile and (reason := refusal(critic, learning["td_loss"])):
         raise UserError(f"--precision {config.precision} is for the update in C++ with AMX: {reason}")
-    learner = critic_learner(critic, pessimism, compile=compiles(config), **options)
-    return SACAgent(actor=actor, learner=learner, **_agent_options(config))
+    learner = critic_learner(critic, pessimism, compile=options["compile"], **learning)
+    return SACAgent(actor=actor, learner=learner, **options)
 
 
 def _follow_rate(config: Config) -> float:
@@ -161,7 +168,7 @@ def _learner_options(config: Config) -> LearnerOptions:
     )
 
 
-def _agent_options(config: Config) -> Options:
+def _agent_options(config: Config, streams: Streams) -> Options:
     assert config.target_entropy is not None, "the task decides the target entropy before an agent is built"
     return Options(
         target_entropy=config.target_entropy if config.alpha else None,
@@ -172,21 +179,27 @@ def _agent_options(config: Config) -> Options:
         actor_clip=config.actor_clip or math.inf,
         lr_share=None if config.lr_end is None else linear(1.0, config.lr_end / config.lr, config.lr_steps),
         reward_scale=RewardScale(config.discount).to(config.device) if config.scale_rewards else None,
-        generator=stream(config.seed, "update"),
+        generator=streams.update,
         compile=compiles(config),
     )
 
 
 def build_pixel_agent(
-    config: Config, pixels: PixelSettings, obs_shape: Sequence[int], action_size: int, pessimism: Pessimism
+    config: Config,
+    pixels: PixelSettings,
+    obs_shape: Sequence[int],
+    action_size: int,
+    *,
+    pessimism: Pessimism,
+    streams: Streams,
 ) -> PixelAgent:
     """Build encoder, policy and critics on images [stack, H, W, C], and their agent."""
     stack, height, width, channels = obs_shape
     if height != width or height < SMALLEST_IMAGE:
         needed = f"square ones of {SMALLEST_IMAGE} x {SMALLEST_IMAGE} pixels or more"
         raise UserError(f"the images have {height} x {width} pixels: the encoder takes {needed}")
-    crop: Crop = implementation(AUGMENTATIONS[pixels.augmentation])(height)
-    with first_weights(config.seed):
+    crop: Crop = resolve_name(AUGMENTATIONS[pixels.augmentation])(height)
+    with first_weights(streams.weights):
         encoder = ConvEncoder(
             stack * channels,
             crop.size,
@@ -212,14 +225,18 @@ def build_pixel_agent(
         compile=compiles(config),
         **_learner_options(config),
     )
-    return PixelAgent(actor=actor, learner=learner, **_agent_options(config))
+    return PixelAgent(actor=actor, learner=learner, **_agent_options(config, streams))
 
 
 def build_replay(
-    config: Config, obs_shape: Sequence[int], action_size: int, prior: Recorded | None = None
+    config: Config,
+    obs_shape: Sequence[int],
+    action_size: int,
+    prior: Recorded | None = None,
+    streams: Streams | None = None,
 ) -> Replay:
     """Build the source of batches: a replay, which may hold prior data too, or a model that is fitted to one."""
-    generator = stream(config.seed, "replay")
+    streams = streams or Streams(config.seed)
     file = None if config.replay_file is None else Path(config.replay_file)
     share = config.pessimism.holds_out if config.held_out is None else config.held_out
     held_out_every = round(1 / share) if share else 0  # one of so many transitions is held out
@@ -232,7 +249,7 @@ def build_replay(
             action_size=action_size,
             discount=config.discount,
             n_step=config.n_step,
-            generator=generator,
+            generator=streams.replay,
             held_out_every=held_out_every,
             file=file,
         )
@@ -245,18 +262,18 @@ def build_replay(
         obs_shape[0],
         action_size,
         config.discount,
-        generator,
+        streams.replay,
         n_step=config.n_step,
         held_out_every=held_out_every,
         file=file,
     )
-    return real if config.model is None else build_model(config.model, config, real)
+    return real if config.model is None else build_model(config.model, config, real, streams.model_weights)
 
 
-def build_model(settings: ModelSettings, config: Config, real: TransitionReplay) -> ModelReplay:
-    """Build MBPO's model and rollouts on top of the replay of real transitions."""
+def build_model(settings: ModelSettings, config: Config, real: TransitionReplay, seed: int) -> ModelReplay:
+    """Build MBPO's model, its first weights from `seed`, and rollouts on top of the replay of real transitions."""
     terminated = termination(task_name(config.env))
-    with first_weights(config.seed, "model"):
+    with first_weights(seed):
         model = DynamicsEnsemble(
             *real.widths[:2],
             members=settings.members,

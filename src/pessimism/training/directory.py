@@ -19,7 +19,6 @@ from pessimism import records
 from pessimism.config.resolve import differences, dump_yaml, validated
 from pessimism.config.schema import Config
 from pessimism.errors import UserError
-from pessimism.training.resources import Needs
 
 WRITING = ".writing"  # ends the name of a file or directory until it is whole
 # What a run that was killed while it started may leave; a directory with nothing else in it is still free.
@@ -34,8 +33,8 @@ class RunDirectory:
         self.held: os.stat_result | None = None  # the lock's file, as it was when it was taken
 
     @contextmanager
-    def taken(self, config: Config, entropy_source: str, needs: Needs | None = None) -> Iterator[None]:
-        """Hold the directory for a run of `config`; refuse if another has it, or memory or disk are too small."""
+    def taken(self, config: Config, entropy_source: str) -> Iterator[None]:
+        """Hold the directory for a run of `config`; refuse if another run has it."""
         existing = read_config(self.path) if (self.path / records.CONFIG).exists() else None
         if existing is not None and (changed := differences(existing, config)):
             raise UserError(
@@ -43,8 +42,6 @@ class RunDirectory:
                 "nothing was changed: give another --out, or the settings of that run"
             )
         try:
-            if needs is not None:
-                needs.check(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
             foreign = [file.name for file in self.path.iterdir() if file.name not in OURS]
             if existing is None and foreign:

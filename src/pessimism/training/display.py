@@ -1,7 +1,11 @@
-"""What the user sees during a run: a live line in a terminal, plain lines elsewhere."""
+"""A run and its user: a live line in a terminal, plain lines elsewhere, and Ctrl-C."""
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -74,3 +78,36 @@ class Display(Callback):
         """Leave the terminal as it was."""
         self.compiling.close()
         self.progress.stop()
+
+
+class Interruption(Callback):
+    """Ends a run after the current step when the process is asked to stop."""
+
+    asked = False
+
+    def on_step(self, progress: RunProgress) -> bool:
+        """Return False once a stop was requested."""
+        return not self.asked
+
+
+@contextmanager
+def interruptible(console: Console) -> Iterator[Interruption]:
+    """Turn the first Ctrl-C, or a scheduler's SIGTERM, into a clean stop; the second stops at once."""
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption  # signals belong to the main thread
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if interruption.asked:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        interruption.asked = True
+        console.print("stopping after this step, with a checkpoint; a second time stops at once")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

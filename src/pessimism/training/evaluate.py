@@ -1,7 +1,8 @@
 """Whole episodes on environments of their own: deterministic evaluation here, the bias meter in `bias`."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,18 +51,23 @@ def run_episodes(
     return [_episode(track, obs[i], terminated[i]) for i, track in enumerate(tracks)]
 
 
+@dataclass
 class OwnEpisodes:
     """Episodes on environments of their own, which are made at their first use."""
 
-    setting = "limit"  # the name of the limit's setting
+    setting: ClassVar[str]  # the name of the limit's setting
 
-    def __init__(self, make_env: EnvFactory, episodes: int, limit: int) -> None:
-        if episodes < 1:
-            raise UserError(f"{episodes} episodes cannot be run: 1 or more are needed")
-        self.make_env, self.episodes, self.limit = make_env, episodes, limit
-        self.envs: list[ControlEnv] = []
-        self.say: Callable[[str], None] = lambda line: None
-        self.said = False  # whether the limit was reported
+    make_env: EnvFactory
+    episodes: int
+    seed: int
+    limit: int = EPISODE_LIMIT
+    say: Callable[[str], None] = lambda line: None
+    envs: list[ControlEnv] = field(init=False, default_factory=list)
+    said: bool = field(init=False, default=False)  # whether the limit was reported
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise UserError(f"{self.episodes} episodes cannot be run: 1 or more are needed")
 
     def opened(self, count: int) -> list[ControlEnv]:
         """Return so many environments."""
@@ -127,10 +133,6 @@ class Evaluator(OwnEpisodes):
     """Evaluates an agent; the result is a function of the agent, the seed and the step alone."""
 
     setting = "evaluation.limit"
-
-    def __init__(self, make_env: EnvFactory, episodes: int, seed: int, limit: int = EPISODE_LIMIT) -> None:
-        super().__init__(make_env, episodes, limit)
-        self.seed = seed
 
     def __call__(self, agent: Agent, step: int) -> Evaluation:
         """Run the episodes that belong to this environment step."""

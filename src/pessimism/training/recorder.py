@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pessimism import records
@@ -10,19 +10,11 @@ from pessimism.config.resolve import differences, validated
 from pessimism.config.schema import Config
 from pessimism.envs.given import CannotCopyError
 from pessimism.errors import UserError
-from pessimism.extras import install_command
 from pessimism.training.checkpoint import Checkpoint, CheckpointStore
 from pessimism.training.directory import RunDirectory
 from pessimism.training.evaluate import Evaluation
 from pessimism.training.loop import Callback, Hooks, Trainer
-from pessimism.training.sinks import (
-    EvaluationFile,
-    JsonLinesSink,
-    Lines,
-    Sink,
-    TensorBoardSink,
-    WandbSink,
-)
+from pessimism.training.sinks import EvaluationFile, JsonLinesSink, Lines, Sink, trackers
 
 DOES_NOT_REPEAT = (
     "the environment does not repeat itself: two episodes with the same seed and actions differ. This run cannot "
@@ -95,7 +87,7 @@ class Recorder:
             self.lines["monitor"].write("r,l,t")
         self.evaluations = EvaluationFile(path, self.store.state.get("evaluations"))
         self.sinks = [JsonLinesSink(self.lines["metrics"], self.lines["timing"])]
-        self.sinks += [*self._trackers(step), *sinks]
+        self.sinks += [*trackers(self.config, path, step, say), *sinks]
         trainer.hooks = Hooks(
             sinks=self.sinks,
             callbacks=callbacks,
@@ -108,18 +100,6 @@ class Recorder:
                 part.say = say
         problems = [lines.problem for lines in self.lines.values()] + [self.evaluations.problem]
         return [problem for problem in problems if problem]
-
-    def _trackers(self, step: int) -> Iterator[Sink]:
-        """Open TensorBoard and W&B. TensorBoard is on by default, so it may be missing."""
-        log, path = self.config.log, self.directory.path
-        if log.tensorboard:
-            try:
-                yield TensorBoardSink(path / records.TENSORBOARD, step)
-            except ImportError:
-                hint = install_command("tracking")
-                self.say(f"TensorBoard is not installed, so no events are written: {hint}")
-        if log.wandb:
-            yield WandbSink(log.wandb, path, self.config.model_dump())
 
     def close(self) -> None:
         """Close all files."""

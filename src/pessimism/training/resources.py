@@ -5,6 +5,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,17 +35,14 @@ class Needs(NamedTuple):
 
     def check(self, run: Path) -> None:
         """Refuse a run that needs more memory or disk than is free; `run` is its directory."""
-        self.check_memory()
-        check_disk(self.places(run))
-
-    def check_memory(self) -> None:
-        """Refuse a replay that is larger than the free memory."""
         needed, free = self.state + (0 if self.file else self.ring), free_memory()
         if free < needed:
             raise UserError(
                 f"the replay needs up to {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: "
                 "give a smaller --replay-capacity, or a --replay-file"
             )
+        with suppress(OSError):  # a directory that cannot be used is refused when it is taken
+            check_disk(self.places(run))
 
     def places(self, run: Path) -> list[tuple[Path, int]]:
         """Return what is needed where on disk, less what the run's directory holds already."""

@@ -1,13 +1,8 @@
 """Run a config: check it, lock its directory, resume from its newest checkpoint, train, and mark it done."""
 
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -29,14 +24,14 @@ from pessimism.training.bias import BiasMeter, TrainingBias
 from pessimism.training.build import build_agent, build_budget, build_replay
 from pessimism.training.checkpoint import CheckpointStore, misfit
 from pessimism.training.directory import RunDirectory, read_config
-from pessimism.training.display import Display
+from pessimism.training.display import Display, interruptible
 from pessimism.training.evaluate import Evaluator
 from pessimism.training.loop import Callback, Trainer
 from pessimism.training.prior import absolute, read_prior
 from pessimism.training.recorder import Recorder, check_same
 from pessimism.training.resources import check_networks, estimate_needs
 from pessimism.training.sinks import check_wandb
-from pessimism.training.state import Progress
+from pessimism.training.state import Progress, Streams
 
 WITHOUT_PRIOR: dict[str, Any] = {"prior": (), "prior_checksum": None}  # settings of an agent that only acts
 
@@ -91,18 +86,19 @@ def assemble(config: Config, make_env: EnvFactory | None = None, env: ControlEnv
     prior = read_prior(config.prior, env) if config.prior else None
     config, entropy_source = _resolved(config, env, prior)
     check_networks(config, env.obs_shape, env.action_size)
-    agent = build_agent(config, env.obs_shape, env.action_size)
-    bias, evaluation = config.bias, config.evaluation
+    seed, streams = config.seed, Streams(config.seed)
+    agent = build_agent(config, env.obs_shape, env.action_size, streams)
+    bias, evaluation, discount = config.bias, config.evaluation, config.discount
     trainer = Trainer(
         agent=agent,
-        replay=build_replay(config, env.obs_shape, env.action_size, prior),
-        env=env,
         budget=build_budget(config),
-        seed=config.seed,
+        replay=build_replay(config, env.obs_shape, env.action_size, prior, streams),
+        env=env,
+        seed=seed,
         generators={"update": agent.generator, "pessimism": agent.pessimism.generator},
-        evaluator=Evaluator(make_env, evaluation.episodes, config.seed, evaluation.limit),
-        bias_meter=BiasMeter(make_env, bias.episodes, bias.tail, config.discount, config.seed, bias.limit),
-        training_bias=TrainingBias(config.discount, bias.tail, config.seed),
+        evaluator=Evaluator(make_env, evaluation.episodes, seed, evaluation.limit),
+        bias_meter=BiasMeter(make_env, bias.episodes, seed, bias.limit, tail=bias.tail, discount=discount),
+        training_bias=TrainingBias(tail=bias.tail, discount=discount, seed=seed),
     )
     return Assembly(config, entropy_source, agent, trainer, make_env)
 
@@ -125,17 +121,18 @@ def run(
 
 def record(assembly: Assembly, path: Path, callbacks: Sequence[Callback], console: Console) -> Result:
     """Train inside a run directory."""
-    config, directory = assembly.config, RunDirectory(path)
-    needs = estimate_needs(config, assembly.trainer.replay)
+    config, needs = assembly.config, estimate_needs(assembly.config, assembly.trainer.replay)
+    needs.check(path)
+    opening = f"{config.algorithm} on {config.env}, seed {config.seed}, in {path}\n{needs}"
     if config.log.wandb:
         check_wandb()
     say = partial(console.print, highlight=False, soft_wrap=True)
-    with directory.taken(config, assembly.entropy_source, needs):
+    directory = RunDirectory(path)
+    with directory.taken(config, assembly.entropy_source):
         if (done := directory.done) and done.get("step", 0) >= config.steps:
             say(f"{path} is done: {done['step']} steps")
             return Result(path, done["step"], True)
-        say(f"{config.algorithm} on {config.env}, seed {config.seed}, in {path}")
-        say(str(needs))
+        say(opening)
         progress = _train(assembly, Recorder(directory, config), callbacks, console)
         finished = progress.step >= config.steps
         if finished:
@@ -150,14 +147,14 @@ def _train(assembly: Assembly, recorder: Recorder, callbacks: Sequence[Callback]
     """Resume from the newest checkpoint and train, recording everything."""
     config, trainer = recorder.config, assembly.trainer
     step, torn = recorder.resume(trainer)
+    say = partial(console.print, highlight=False, soft_wrap=True)
     for line in (*torn, *_start_lines(config, assembly.agent, step)):
-        console.print(line, highlight=False, soft_wrap=True)
+        say(line)
     announces = assembly.agent.compiles and config.learn_at == "step"
     first_update = max(config.random_steps, step) + 1 if announces else None
-    display = Display(console, config.steps, step, first_update)
-    with _interruption(console) as interruption:
+    with interruptible(console) as interruption:
+        display = Display(console, config.steps, step, first_update)
         try:
-            say = partial(console.print, highlight=False, soft_wrap=True)
             for problem in recorder.attach(trainer, [display], [display, *callbacks, interruption], say):
                 say(problem)
             return trainer.run()
@@ -235,37 +232,3 @@ def _start_lines(config: Config, agent: ActorCritic, step: int) -> Iterator[str]
         if config.device == "cpu" and isinstance(agent, SACAgent):
             reason = refusal(agent.learner.critic, agent.learner.td_loss)
             yield f"the update in C++ would be faster, but {reason}"
-
-
-class _Interruption(Callback):
-    """Ends a run after the current step when the process is asked to stop."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def on_step(self, progress: Progress) -> bool:
-        """Return False once a stop was requested."""
-        return not self.asked
-
-
-@contextmanager
-def _interruption(console: Console) -> Iterator[_Interruption]:
-    """Turn the first Ctrl-C, or a scheduler's SIGTERM, into a clean stop; the second stops at once."""
-    interruption = _Interruption()
-    if threading.current_thread() is not threading.main_thread():
-        yield interruption  # signals belong to the main thread
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if interruption.asked:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
-        interruption.asked = True
-        console.print("stopping after this step, with a checkpoint; a second time stops at once")
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield interruption
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

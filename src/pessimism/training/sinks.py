@@ -7,16 +7,18 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from pessimism import records
+from pessimism.config.schema import Config
 from pessimism.errors import UserError
-from pessimism.extras import missing
+from pessimism.extras import install_command, missing
 from pessimism.training.directory import replace_file
 
 
@@ -91,11 +93,12 @@ def _reported(path: Path) -> Iterator[None]:
         ) from None
 
 
+@dataclass
 class JsonLinesSink:
     """One JSON object per line. Times go to a separate file: the other is the same in every repetition."""
 
-    def __init__(self, metrics: Lines, timing: Lines) -> None:
-        self.metrics, self.timing = metrics, timing
+    metrics: Lines
+    timing: Lines
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append the numbers of a step."""
@@ -149,6 +152,20 @@ class WandbSink:
     def close(self) -> None:
         """Finish the run."""
         self.run.finish()
+
+
+def trackers(config: Config, directory: Path, step: int, say: Callable[[str], None]) -> list[Sink]:
+    """Open TensorBoard and W&B. TensorBoard is on by default, so it may be missing."""
+    opened: list[Sink] = []
+    if config.log.tensorboard:
+        try:
+            opened.append(TensorBoardSink(directory / records.TENSORBOARD, step))
+        except ImportError:
+            hint = install_command("tracking")
+            say(f"TensorBoard is not installed, so no events are written: {hint}")
+    if config.log.wandb:
+        opened.append(WandbSink(config.log.wandb, directory, config.model_dump()))
+    return opened
 
 
 class EvaluationFile:

@@ -25,6 +25,15 @@ def stream(seed: int, name: str, *indices: int) -> torch.Generator:
     return torch.Generator().manual_seed(stream_seed(seed, name, *indices))
 
 
+class Streams:
+    """The random streams that agent and replay of a run are built with."""
+
+    def __init__(self, seed: int) -> None:
+        self.weights, self.model_weights = stream_seed(seed, "weights"), stream_seed(seed, "model")
+        self.update, self.replay = stream(seed, "update"), stream(seed, "replay")
+        self.pessimism = stream(seed, "pessimism")
+
+
 def generator_states(generators: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
     """Return the state of each random stream under its name."""
     return {f"generator.{name}": generator.get_state() for name, generator in generators.items()}
