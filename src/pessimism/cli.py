@@ -7,26 +7,14 @@ from argparse import RawDescriptionHelpFormatter as RawText
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from rich.table import Table
 
-from pessimism.config.presets import PRESETS
-from pessimism.config.resolve import (
-    OUT,
-    field_info,
-    leaves,
-    parse_axes,
-    parse_options,
-    preset,
-    preset_values,
-    resolved,
-    sources,
-)
-from pessimism.config.schema import Config
+from pessimism.config.resolve import OUT, parse_axes, parse_options, resolved
 from pessimism.config.settings import MOST, MOST_THREADS
-from pessimism.config.tasks import DMC_EASY, DMC_HARD, DMC_MEDIUM, PAPER_TASKS, target_entropy
 from pessimism.errors import UserError
+from pessimism.listing import overview, settings_table
 from pessimism.terminal import Terminal, announced
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports SIGINT and SIGPIPE
@@ -79,103 +67,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"pessimism {metadata.version('pessimism')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-
-    def add(name: str, command: Callable[[argparse.Namespace, list[str]], int], text: str, **extra: Any) -> Any:  # noqa: ANN401
-        sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **extra)
-        sub.set_defaults(command=command)
-        return sub
-
-    train = add("train", _train, "train an agent; the same command resumes an interrupted run", add_help=False)
-    train.add_argument("algorithm", nargs="?", help="see pessimism list")
-    train.add_argument("--trust-env", action="store_true", help=TRUST)
-    train.add_argument("-h", "--help", action="store_true", dest="wants_help")
-    for name, command, text in (
-        ("eval", _evaluate, "deterministic episodes of a run's newest checkpoint"),
-        ("bias", _bias, "measure the bias of a run's critics: predicted against observed soft returns"),
-    ):
-        sub = add(name, command, text)
-        _add_run(sub)
-        sub.add_argument("--episodes", type=_whole(1, 10_000), default=10, help="episodes to run (10)")
-        sub.add_argument("--seed", type=_whole(0, MOST), default=0, help="seed of the episodes (0)")
-    plot = add("plot", _plot, "draw return, beta and measured bias of a run")
-    plot.add_argument("run", type=Path, help="directory of the run")
-    video = add("video", _video, "film a run's newest checkpoint")
-    _add_run(video)
-    export = add("export", _export, "write a run's policy as an ONNX file, which runs without torch")
-    _add_run(export)
-    export.add_argument("file", type=Path, help="the file to write, such as policy.onnx")
-    dataset = add("dataset", _dataset, "write a run's replay as a data set, which --prior of train takes")
-    _add_run(dataset)
-    dataset.add_argument("target", metavar="OUT", help="a file out.npz, a directory, or minari:ID (extra: minari)")
-    report = add(
-        "report", _report, "one page about runs: curves, bias, statistics, the paper's numbers beside them"
-    )
-    report.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="runs, or directories of runs")
-    report.add_argument(OUT, type=Path, default=None, help="where the report goes (report/ in the first DIR)")
-    report.add_argument(
-        "--watch", action="store_true", help="serve the page on localhost, updated while runs train"
-    )
-    report.add_argument("--port", type=_whole(0, 65_535), default=8080, help="with --watch: port; 0 for any (8080)")
-    compare = add("compare", _compare, "curves and numbers of several runs beside each other, in the terminal")
-    compare.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="runs, or directories of runs")
-    listing = add("list", _list, "algorithms, their settings and tasks")
-    listing.add_argument("algorithm", nargs="?", help="show all settings of this one, with their sources")
-    add("doctor", _doctor, "what is installed, and how fast this machine is")
-    demo = add("demo", _demo, "train GPL-SAC on a MuJoCo task in about a minute, with curve and video")
-    demo.add_argument("--seed", type=_whole(0, MOST), default=0, help="seed (0)")
-    demo.add_argument(OUT, type=Path, default=None, help="directory of the run (runs/demo/seed_N)")
-    _add_bench_options(add("bench", _bench, "time an update against SBX, SB3 and the limit of this machine"))
-    reproduce = add("reproduce", _reproduce, "a figure or table of the paper: its runs, then their report")
-    reproduce.add_argument("suite", nargs="?", help="see --list")
-    reproduce.add_argument("--list", action="store_true", help="show all figures and tables, and their claims")
-    sweep = add(
-        "sweep", _sweep, "many runs at once: a suite of the paper, or algorithms x tasks x seeds x settings"
-    )
-    sweep.add_argument("names", nargs="+", help="a suite (see reproduce --list), or algorithms")
-    for sub in (reproduce, sweep):
-        _add_sweep_options(sub)
-    reproduce.epilog = "further --SETTING VALUE pairs (see train --help) change all runs, and the output says so"
-    sweep.epilog = "further --SETTING V1,V2,... are the grid's axes (see train --help); --config FILE sets others"
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=command.text, description=command.text, allow_abbrev=False, **command.extra
+        )
+        sub.set_defaults(command=command.run)
+        for names, settings in command.options:
+            sub.add_argument(*names, **settings)
     return parser
-
-
-def _add_run(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("run", type=Path, help="directory of the run")
-    sub.add_argument("--trust-env", action="store_true", help=TRUST)
-
-
-def _add_bench_options(bench: argparse.ArgumentParser) -> None:
-    instead = {
-        "--paper": "the paper's table of training times instead",
-        "--pixels": "updates from pixels against DrQ-v2's style instead",
-        "--backbones": "every preset on states against each other instead",
-        "--shares": "where the time of a real run goes instead",
-    }
-    for option, text in instead.items():
-        bench.add_argument(option, action="store_true", help=text)
-    bench.add_argument("--json", type=Path, default=None, help="also write the figures to this file")
-    bench.add_argument(
-        "--peers", type=Path, default=Path(".venv-peers"), help="environment of the peers (.venv-peers)"
-    )
-    bench.add_argument("--no-peers", action="store_true", help="leave SBX and SB3 out")
-    bench.add_argument("--seconds", type=_seconds, default=210.0, help="time of all blocks together (210)")
-    bench.add_argument("--threads", type=_whole(1, MOST_THREADS), default=None, help="threads of each (all cores)")
-
-
-def _add_sweep_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--env", "--envs", nargs="+", action="extend", default=[], help="tasks (a suite's own)")
-    sub.add_argument("--seeds", type=_seeds, default=None, help="how many, or a range such as 5-9 (5)")
-    sub.add_argument("--steps", type=_whole(1, MOST), default=None, help="train a suite's first steps only")
-    sub.add_argument("--scale", type=float, default=1.0, help="a suite in miniature: steps, phases, periods (1)")
-    sub.add_argument(
-        "--plan", action="store_true", help="estimate time and disk by measuring this machine; start nothing"
-    )
-    sub.add_argument("--workers", type=_whole(1, MOST_THREADS), default=None, help="runs at a time (the cores)")
-    sub.add_argument(
-        "--threads", type=_whole(1, MOST_THREADS), default=None, help="of each run (cores / workers; 1 with --ray)"
-    )
-    sub.add_argument("--ray", metavar="ADDRESS", default=None, help="use the Ray cluster there; local: one here")
-    sub.add_argument(OUT, type=Path, default=None, help="directory of the runs (runs/NAME)")
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
@@ -248,39 +147,13 @@ def _train_help(algorithm: str) -> int:
         markup=False,
         soft_wrap=True,
     )
-    console.print(_settings_table(algorithm, option=True))
+    console.print(settings_table(algorithm, options=True))
     return 0
-
-
-def _settings_table(algorithm: str, option: bool) -> Table:
-    config = Config.model_validate(preset_values(algorithm) | {"env": "any"})
-    table = Table("option" if option else "setting", "value", "what", "source", title=f"settings of {algorithm}")
-    origin = sources(config, field_info(config, "target_entropy")[1])
-    for path, value in leaves(config):
-        text, _, _ = field_info(config, path)
-        shown = "" if path == "env" else "-" if value is None else str(value)
-        table.add_row(f"--{path.replace('_', '-')}" if option else path, shown, text, origin[path])
-    return table
 
 
 def _list(parsed: argparse.Namespace, rest: list[str]) -> int:
     _no_more(rest)
-    console = Terminal()
-    if parsed.algorithm:
-        preset(parsed.algorithm)
-        console.print(_settings_table(parsed.algorithm, option=False))
-        return 0
-    algorithms = Table("algorithm", "what", "source", title="algorithms")
-    for name, one in PRESETS.items():
-        algorithms.add_row(name, one.summary, one.source)
-    tasks = Table("task", "target entropy", "source", title="tasks of the paper (any Gymnasium id works)")
-    for task in PAPER_TASKS:
-        entropy, source = target_entropy(task, 0)
-        tasks.add_row(task, str(entropy), source)
-    suite = Table("set", "tasks", title="DeepMind Control, from states or pixels (all other tasks of it work too)")
-    for name, members in (("easy", DMC_EASY), ("medium (the paper's)", DMC_MEDIUM), ("hard", DMC_HARD)):
-        suite.add_row(name, ", ".join(members))
-    console.print(algorithms, tasks, suite)
+    Terminal().print(*([settings_table(parsed.algorithm)] if parsed.algorithm else overview()))
     return 0
 
 
@@ -472,3 +345,132 @@ def _sweep(parsed: argparse.Namespace, rest: list[str]) -> int:
 
     suite = grid_suite(root.name, jobs)
     return reproduce(suite, jobs, root, _resources(parsed), Terminal(), planned=parsed.plan, reported=False)
+
+
+class Command(NamedTuple):
+    """A command of the command line."""
+
+    run: Callable[[argparse.Namespace, list[str]], int]  # given what was parsed, and what was not
+    text: str
+    options: Sequence[tuple[tuple[str, ...], dict[str, Any]]] = ()
+    extra: dict[str, Any] = {}  # noqa: RUF012 (read only): further arguments of its parser
+
+
+def _option(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:  # noqa: ANN401
+    return names, settings
+
+
+RUN = _option("run", type=Path, help="directory of the run")
+TRAINED = (RUN, _option("--trust-env", action="store_true", help=TRUST))
+EPISODES = (
+    _option("--episodes", type=_whole(1, 10_000), default=10, help="episodes to run (10)"),
+    _option("--seed", type=_whole(0, MOST), default=0, help="seed of the episodes (0)"),
+)
+MANY_RUNS = (
+    _option("--env", "--envs", nargs="+", action="extend", default=[], help="tasks (a suite's own)"),
+    _option("--seeds", type=_seeds, default=None, help="how many, or a range such as 5-9 (5)"),
+    _option("--steps", type=_whole(1, MOST), default=None, help="train a suite's first steps only"),
+    _option("--scale", type=float, default=1.0, help="a suite in miniature: steps, phases, periods (1)"),
+    _option("--plan", action="store_true", help="estimate time and disk by measuring this machine; start nothing"),
+    _option("--workers", type=_whole(1, MOST_THREADS), default=None, help="runs at a time (the cores)"),
+    _option(
+        "--threads", type=_whole(1, MOST_THREADS), default=None, help="of each run (cores / workers; 1 with --ray)"
+    ),
+    _option("--ray", metavar="ADDRESS", default=None, help="use the Ray cluster there; local: one here"),
+    _option(OUT, type=Path, default=None, help="directory of the runs (runs/NAME)"),
+)
+COMMANDS = {
+    "train": Command(
+        _train,
+        "train an agent; the same command resumes an interrupted run",
+        (
+            _option("algorithm", nargs="?", help="see pessimism list"),
+            _option("--trust-env", action="store_true", help=TRUST),
+            _option("-h", "--help", action="store_true", dest="wants_help"),
+        ),
+        {"add_help": False},
+    ),
+    "eval": Command(_evaluate, "deterministic episodes of a run's newest checkpoint", (*TRAINED, *EPISODES)),
+    "bias": Command(
+        _bias,
+        "measure the bias of a run's critics: predicted against observed soft returns",
+        (*TRAINED, *EPISODES),
+    ),
+    "plot": Command(_plot, "draw return, beta and measured bias of a run", (RUN,)),
+    "video": Command(_video, "film a run's newest checkpoint", TRAINED),
+    "export": Command(
+        _export,
+        "write a run's policy as an ONNX file, which runs without torch",
+        (*TRAINED, _option("file", type=Path, help="the file to write, such as policy.onnx")),
+    ),
+    "dataset": Command(
+        _dataset,
+        "write a run's replay as a data set, which --prior of train takes",
+        (
+            *TRAINED,
+            _option("target", metavar="OUT", help="a file out.npz, a directory, or minari:ID (extra: minari)"),
+        ),
+    ),
+    "report": Command(
+        _report,
+        "one page about runs: curves, bias, statistics, the paper's numbers beside them",
+        (
+            _option("directories", nargs="+", type=Path, metavar="DIR", help="runs, or directories of runs"),
+            _option(OUT, type=Path, default=None, help="where the report goes (report/ in the first DIR)"),
+            _option("--watch", action="store_true", help="serve the page on localhost, updated while runs train"),
+            _option("--port", type=_whole(0, 65_535), default=8080, help="with --watch: port; 0 for any (8080)"),
+        ),
+    ),
+    "compare": Command(
+        _compare,
+        "curves and numbers of several runs beside each other, in the terminal",
+        (_option("runs", nargs="+", type=Path, metavar="RUN", help="runs, or directories of runs"),),
+    ),
+    "list": Command(
+        _list,
+        "algorithms, their settings and tasks",
+        (_option("algorithm", nargs="?", help="show all settings of this one, with their sources"),),
+    ),
+    "doctor": Command(_doctor, "what is installed, and how fast this machine is"),
+    "demo": Command(
+        _demo,
+        "train GPL-SAC on a MuJoCo task in about a minute, with curve and video",
+        (
+            _option("--seed", type=_whole(0, MOST), default=0, help="seed (0)"),
+            _option(OUT, type=Path, default=None, help="directory of the run (runs/demo/seed_N)"),
+        ),
+    ),
+    "bench": Command(
+        _bench,
+        "time an update against SBX, SB3 and the limit of this machine",
+        (
+            _option("--paper", action="store_true", help="the paper's table of training times instead"),
+            _option("--pixels", action="store_true", help="updates from pixels against DrQ-v2's style instead"),
+            _option("--backbones", action="store_true", help="every preset on states against each other instead"),
+            _option("--shares", action="store_true", help="where the time of a real run goes instead"),
+            _option("--json", type=Path, default=None, help="also write the figures to this file"),
+            _option(
+                "--peers", type=Path, default=Path(".venv-peers"), help="environment of the peers (.venv-peers)"
+            ),
+            _option("--no-peers", action="store_true", help="leave SBX and SB3 out"),
+            _option("--seconds", type=_seconds, default=210.0, help="time of all blocks together (210)"),
+            _option("--threads", type=_whole(1, MOST_THREADS), default=None, help="threads of each (all cores)"),
+        ),
+    ),
+    "reproduce": Command(
+        _reproduce,
+        "a figure or table of the paper: its runs, then their report",
+        (
+            _option("suite", nargs="?", help="see --list"),
+            _option("--list", action="store_true", help="show all figures and tables, and their claims"),
+            *MANY_RUNS,
+        ),
+        {"epilog": "further --SETTING VALUE pairs (see train --help) change all runs, and the output says so"},
+    ),
+    "sweep": Command(
+        _sweep,
+        "many runs at once: a suite of the paper, or algorithms x tasks x seeds x settings",
+        (_option("names", nargs="+", help="a suite (see reproduce --list), or algorithms"), *MANY_RUNS),
+        {"epilog": "further --SETTING V1,V2,... are the grid's axes (see train --help); --config FILE sets others"},
+    ),
+}
