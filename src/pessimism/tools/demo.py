@@ -14,8 +14,8 @@ from pessimism.training.loop import Callback
 from pessimism.training.run import run
 from pessimism.training.state import Progress
 
-# GPL-SAC at half its size: half the critics, half their width, half the batch. Fewer random steps and larger learning
-# rates, as a run has a hundredth of the paper's steps.
+# GPL-SAC at half its size: half the critics, half their width, half the batch. Fewer random steps and larger
+# learning rates, as a run has a hundredth of the paper's steps.
 TASK = {
     "env": "InvertedDoublePendulum-v4",
     "steps": 2800,
