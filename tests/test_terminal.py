@@ -60,7 +60,7 @@ def test_the_update_that_is_compiled_is_announced_until_it_is_done(pipe):
 
 
 def test_a_run_says_why_torch_compiles(pipe, small, monkeypatch):
-    monkeypatch.setattr("pessimism.nn.compilation.torch.compile", lambda function, **options: function)
+    monkeypatch.setattr("pessimism.native.graphs.torch.compile", lambda function, **options: function)
     critic = small["critic"] | {"spectral": "reparameterised"}
     config = resolved("gpl-sac", small | {"compile": True, "critic": critic})
     run(config, console=pipe)

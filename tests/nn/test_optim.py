@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from pessimism.agents.sac import to_device
-from pessimism.nn.compilation import compiled, compiler
+from pessimism.native.graphs import compiled
+from pessimism.nn.compilation import compiler
 from pessimism.nn.optim import Adam, polyak_
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pessimism.native.critic import CriticUpdate, covered
-from pessimism.nn.compilation import compiled
+from pessimism.native.graphs import compiled
 from pessimism.nn.critic import EnsembleCritic, Pairs
 from pessimism.nn.optim import Adam, polyak_
 from pessimism.strategies import Pessimism

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pessimism.agents.critic_learner import CriticStep, Learned, LearnerOptions, td_target
+from pessimism.native.graphs import compiled
 from pessimism.nn.actor import PixelActor
-from pessimism.nn.compilation import compiled
 from pessimism.nn.critic import PixelCritic
 from pessimism.nn.encoder import Contrast, ConvEncoder, Crop
 from pessimism.nn.optim import Adam, polyak_

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from pessimism.agents.critic_learner import CriticLearner, Learned, NativeLearner, td_target
 from pessimism.agents.pixel_learner import PixelLearner
+from pessimism.native.graphs import compiled
 from pessimism.nn.actor import PixelActor, VectorActor
-from pessimism.nn.compilation import compiled
 from pessimism.nn.optim import Adam
 from pessimism.nn.scaling import RewardScale
 from pessimism.types import Batch, Episode, Hindsight, Metrics

@@ -15,12 +15,10 @@
 #include <cfenv>
 #include <vector>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
+#include "batched.hpp"
 #include "member.hpp"
 #include "products.hpp"
+#include "threads.hpp"
 #if defined(__AMX_BF16__) && defined(__linux__)
 #include "amx.hpp"
 #define HAS_TILES true
@@ -32,14 +30,6 @@ namespace amx = vectors;
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
-
-#ifdef _OPENMP
-constexpr bool PARALLEL = true;
-#else
-constexpr bool PARALLEL = false;
-inline int omp_get_thread_num() { return 0; }
-inline int omp_get_num_threads() { return 1; }
-#endif
 
 template <class Products>
 struct TeamSpace {
@@ -126,3 +116,6 @@ EXPORT void learn(const Problem* p, const float* x, const float* target, float r
         if (next_x) member.evaluate(p->averaged, next_x, next_values + n * size);
     });
 }
+
+// Products of two stacks of matrices, for what is not a critic of the above.
+EXPORT void batched_product(const Batched* p) { vectors::multiply(*p); }

@@ -1,0 +1,45 @@
+"""Matrix products in C++ for graphs that torch compiles, as torch's own are slow on many processors.
+
+`torch.compile` calls `InCpp` with each graph, and it replaces the products. Eager networks still go through torch.
+Loading this module takes over a second, because it loads torch's compiler.
+"""
+
+import torch
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch.fx import Graph, Node
+
+LONGEST = (
+    512  # inner size and columns: with larger right operands, which leave the caches, torch's blocks are better
+)
+BATCHED, SINGLE, ADDED = (torch.ops.aten.bmm.default, torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
+
+
+class InCpp(CustomGraphPass):
+    """Replaces the products of a graph."""
+
+    def __call__(self, graph: Graph) -> None:
+        """Called by torch before it compiles a graph."""
+        for node in list(graph.nodes):
+            if node.target in (BATCHED, SINGLE) and _fits(*node.args):
+                node.target = torch.ops.pessimism.product.default
+            elif node.target is ADDED and not node.kwargs and _fits(*node.args[1:]):
+                _replace_added(graph, node)
+
+    def uuid(self) -> bytes:
+        """Return what the cache of compiled graphs knows this by."""
+        return get_hash_for_files((__file__,))
+
+
+def _fits(left: Node, right: Node) -> bool:
+    operands = (left.meta["val"], right.meta["val"])
+    known = all(one.dtype == torch.float32 and one.device.type == "cpu" for one in operands)
+    return known and max(operands[1].shape[-2:]) <= LONGEST
+
+
+def _replace_added(graph: Graph, node: Node) -> None:
+    """Replace bias + left @ right by a product and a sum."""
+    bias, left, right = node.args
+    with graph.inserting_before(node):
+        made = graph.call_function(torch.ops.pessimism.product.default, (left, right))
+    made.meta.update(node.meta)
+    node.target, node.args = torch.ops.aten.add.Tensor, (made, bias)
