@@ -111,6 +111,18 @@ MUTANTS = {
         "self.critic.following(pairs)",
         ALGORITHM,
     ),
+    "next actions in C++ of the first policy": Mutant(
+        "agents/critic_learner.py",
+        "PolicyNetwork(actor.net)",
+        "PolicyNetwork(__import__('copy').deepcopy(actor.net))",
+        ("native/test_network.py::test_next_actions_are_those_of_torch[gaussian]",),
+    ),
+    "policy's network in C++ without its biases": Mutant(
+        "native/network.py",
+        "layer.weight.t()), layer.bias]",
+        "layer.weight.t()), torch.zeros_like(layer.bias)]",
+        ("native/test_network.py::test_next_actions_are_those_of_torch[gaussian]",),
+    ),
     "lowest critic by its largest atom": Mutant(
         "values.py",
         "mean = expectation(values)  # [N, B, 1]\n    index",

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from pessimism.native.critic import CriticUpdate, covered
 from pessimism.native.graphs import compiled
+from pessimism.native.network import PolicyNetwork, is_plain
+from pessimism.nn.actor import VectorActor
 from pessimism.nn.critic import EnsembleCritic, Pairs
 from pessimism.nn.optim import Adam, polyak_
 from pessimism.strategies import Pessimism
@@ -20,6 +22,9 @@ from pessimism.values import Values, detached, moved, squared_td_loss
 
 TDLoss = Callable[[Values, Values], Tensor]
 """Predictions [N, B, K] and one target for all critics [B, K] -> scalar."""
+
+Drawing = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Observations [.., obs] and noise [.., act] -> actions [.., act] and their log-probabilities [.., 1]."""
 
 
 AverageWith = Literal["critic", "policy"]
@@ -80,6 +85,10 @@ class CriticLearner:
         self.target_critic = critic.averaged()
         self.optimizer = Adam(critic.parameters(), lr)
 
+    def next_actions(self, actor: VectorActor) -> Drawing:
+        """Return how the actions of next states are drawn, of which no gradient is needed."""
+        return actor.sample_for_update
+
     def learn(self, batch: Batch, next_action: Tensor, bonus: Tensor) -> Learned:
         """Update on one batch after the other: fields, next actions and entropy bonus [U, B, ...]."""
         for index in range(len(batch.reward)):
@@ -127,6 +136,13 @@ class NativeLearner(CriticLearner):
         super().__init__(critic, pessimism, **options)
         tau = self.tau if self.average_with == "critic" else 0.0
         self.native = CriticUpdate(critic, self.target_critic, self.optimizer, tau, self.td_loss)
+
+    def next_actions(self, actor: VectorActor) -> Drawing:
+        """Return how the actions of next states are drawn: a network with two hidden layers is evaluated in C++."""
+        if not is_plain(actor.net):
+            return super().next_actions(actor)
+        network = PolicyNetwork(actor.net)
+        return lambda obs, noise: actor.action_for_update(network(obs), noise)
 
     def values(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return the critics' estimates from C++, with a gradient to the action."""

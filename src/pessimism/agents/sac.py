@@ -229,13 +229,14 @@ class SACAgent(ActorCritic):
             options["compile"] = False  # what C++ leaves to torch is too little: compiling takes many steps' time
         super().__init__(actor=actor, learner=learner, **options)
         self.learner = learner
+        self.next_actions = learner.next_actions(actor)
 
     def _update_critics(self, batch: Batch) -> Learned:
         """Draw the next actions of all U batches in one pass, as the policy stays the same, then update."""
         with torch.no_grad():
             noise = self._noise(batch.reward.shape[:2], self.generator)
             # for all U batches: [U, B, act] and [U, B, 1]
-            next_action, next_log_prob = self.actor.sample_for_update(batch.next_obs, noise)
+            next_action, next_log_prob = self.next_actions(batch.next_obs, noise)
         return self.learner.learn(batch, next_action, -self.entropy_weight * next_log_prob)
 
     def _policy_values(self, obs: Tensor, action: Tensor) -> Values:

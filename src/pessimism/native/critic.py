@@ -9,28 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.native.library import NoLibraryError, load
+from pessimism.native.problem import PARTS, SLOTS, Problem, in_slots, pointer, pointers
 from pessimism.nn.critic import EnsembleCritic, ResidualCritic
 from pessimism.nn.ensemble import EnsembleLinear, ResidualBlock
 from pessimism.nn.optim import Adam
 from pessimism.values import quantile_huber_loss, squared_td_loss
 
-SLOTS = 10  # parameters of a residual critic; a plain one has no layer norm (2, 3) and no outer layer (6, 7)
-PLAIN_SLOTS = (0, 1, 4, 5, 8, 9)
 MATRICES = (4, 6)  # the square ones, inner and outer
-PARTS = {"float32": 3, "bfloat16": 1}  # bfloat16 numbers that a float is cut into for AMX
-SIZES = ("members", "batch", "inputs", "hidden", "atoms", "targets", "threads", "parts")
-CONSTANTS = ("loss_scale", "kappa", "norm_epsilon", "first_rate", "second_rate", "second_decay", "epsilon", "tau")
-Pointers = ctypes.c_void_p * SLOTS
-
-
-class Problem(ctypes.Structure):
-    """The C++ structure of the same name."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, Pointers) for name in ("online", "averaged", "means", "squares", "left", "right")),
-        *((name, ctypes.c_float) for name in CONSTANTS),
-    )
 
 
 def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor]) -> str | None:
@@ -108,15 +93,15 @@ class CriticUpdate:
         self.quantiles = loss[1] > 0
         self.constants = (*loss, norm_epsilon, 1 - first, 1 - second, second, optimizer.eps, tau)
         self.tensors = [
-            *(_slots(list(tensors)) for tensors in (critic.parameters(), averaged.parameters())),
-            *(_slots(tensors) for tensors in (optimizer.means, optimizer.squares)),
+            *(in_slots(list(tensors)) for tensors in (critic.parameters(), averaged.parameters())),
+            *(in_slots(tensors) for tensors in (optimizer.means, optimizer.squares)),
             *(_vectors([getattr(layer, side) for layer in critic.spectral]) for side in ("left", "right")),
         ]
 
     def target_values(self, inputs: Tensor) -> Tensor:
         """[B, obs + act] -> [N, B, K], of the averaged critics."""
         values = self._values(inputs)
-        self.library.functions.target_values(self._problem(inputs, 0), _pointer(inputs), _pointer(values))
+        self.library.functions.target_values(self._problem(inputs, 0), pointer(inputs), pointer(values))
         return values
 
     def values(self, inputs: Tensor) -> Tensor:
@@ -138,18 +123,18 @@ class CriticUpdate:
         self.library.functions.learn(
             *(
                 self._problem(inputs, target.shape[-1]),
-                _pointer(inputs),
-                _pointer(target),
+                pointer(inputs),
+                pointer(target),
                 rate,
                 ctypes.c_float(square_scale),
             ),
-            *(_pointer(values), _pointer(losses), _pointer(next_inputs), _pointer(next_values)),
+            *(pointer(values), pointer(losses), pointer(next_inputs), pointer(next_values)),
         )
         return losses.sum(), values, next_values
 
     def _online_values(self, inputs: Tensor) -> Tensor:
         values = self._values(inputs)
-        self.library.functions.online_values(self._problem(inputs, 0), _pointer(inputs), _pointer(values))
+        self.library.functions.online_values(self._problem(inputs, 0), pointer(inputs), pointer(values))
         return values
 
     def _input_gradient(self, inputs: Tensor, slopes: Tensor) -> Tensor:
@@ -157,7 +142,7 @@ class CriticUpdate:
         slopes, values = slopes.contiguous(), self._values(inputs)
         gradients = torch.empty(self.members, *inputs.shape)  # summed in order, whatever the number of threads
         self.library.functions.input_gradient(
-            self._problem(inputs, 0), _pointer(inputs), _pointer(slopes), _pointer(values), _pointer(gradients)
+            self._problem(inputs, 0), pointer(inputs), pointer(slopes), pointer(values), pointer(gradients)
         )
         return gradients.sum(dim=0)
 
@@ -171,11 +156,7 @@ class CriticUpdate:
             self.key, (_, batch, width, _, threads) = key, key
             atoms = (self.atoms, targets if self.quantiles else 0)
             sizes = (self.members, batch, width, self.hidden, *atoms, threads, self.parts)
-            pointers = (
-                Pointers(*(None if tensor is None else tensor.data_ptr() for tensor in slots))
-                for slots in self.tensors
-            )
-            self.problem = Problem(*sizes, *pointers, *self.constants)
+            self.problem = Problem(*sizes, *map(pointers, self.tensors), *self.constants)
         return ctypes.byref(self.problem)
 
 
@@ -194,19 +175,7 @@ class _Values(torch.autograd.Function):
         return context.update._input_gradient(inputs, *slopes), None
 
 
-def _slots(tensors: Sequence[Tensor]) -> list[Tensor | None]:
-    """Put a critic's parameters, or what belongs to each, into the places that C++ has for them."""
-    slots: list[Tensor | None] = [None] * SLOTS
-    for slot, tensor in zip(range(SLOTS) if len(tensors) == SLOTS else PLAIN_SLOTS, tensors, strict=True):
-        slots[slot] = tensor
-    return slots
-
-
 def _vectors(tensors: Sequence[Tensor]) -> list[Tensor | None]:
     """Put singular vectors into the places of their matrices."""
     vectors = dict(zip(MATRICES, tensors, strict=False))
     return [vectors.get(slot) for slot in range(SLOTS)]
-
-
-def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())

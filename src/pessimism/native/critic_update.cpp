@@ -39,7 +39,7 @@ struct TeamSpace {
 };
 
 template <class Products, class Body>
-void for_members_by(const Problem& p, Body body) {
+void for_members_by(const Problem& p, Index kept, Body body) {
     thread_local std::vector<std::unique_ptr<TeamSpace<Products>>> all_spaces;  // kept between calls
     auto& spaces = all_spaces;
     std::fenv_t mode;  // whether denormal numbers count: as the caller has it, in all threads
@@ -57,7 +57,7 @@ void for_members_by(const Problem& p, Body body) {
         if (index < teams.count) {  // the other threads are idle
             auto& space = *spaces[index];
             const Team team{omp_get_thread_num() % teams.size, teams.size, space.barrier};
-            team.alone([&] { space.workspace.fit(p, teams.size); });
+            team.alone([&] { space.workspace.fit(p, kept, teams.size); });
             const auto next = [&] {
                 team.alone([&] { space.member = handed_out++; });
                 return space.member;
@@ -68,9 +68,10 @@ void for_members_by(const Problem& p, Body body) {
     }
 }
 
+// Call `body(n, member)` for each member, with space to keep the activations of so many rows.
 template <class Body>
-void for_members(const Problem& p, Body body) {
-    p.parts ? for_members_by<amx::Products>(p, body) : for_members_by<vectors::Products>(p, body);
+void for_members(const Problem& p, Index kept, Body body) {
+    p.parts ? for_members_by<amx::Products>(p, kept, body) : for_members_by<vectors::Products>(p, kept, body);
 }
 
 }  // namespace
@@ -88,19 +89,19 @@ EXPORT bool is_parallel() { return PARALLEL; }
 // x [batch, inputs] -> values [members, batch, atoms] of the averaged networks.
 EXPORT void target_values(const Problem* p, const float* x, float* values) {
     const Index size = p->batch * p->atoms;
-    for_members(*p, [&](Index n, auto member) { member.evaluate(p->averaged, x, values + n * size); });
+    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->averaged, x, values + n * size); });
 }
 
 // The same of the networks themselves, as the policy climbs them.
 EXPORT void online_values(const Problem* p, const float* x, float* values) {
     const Index size = p->batch * p->atoms;
-    for_members(*p, [&](Index n, auto member) { member.evaluate(p->online, x, values + n * size); });
+    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->online, x, values + n * size); });
 }
 
 // The gradient [members, batch, inputs] of sum(slopes values), for slopes [members, batch, atoms], and the values.
 EXPORT void input_gradient(const Problem* p, const float* x, const float* slopes, float* values, float* gradient) {
     const Index size = p->batch * p->atoms, width = p->batch * p->inputs;
-    for_members(*p, [&](Index n, auto member) {
+    for_members(*p, p->batch, [&](Index n, auto member) {
         member.input_gradient(x, slopes + n * size, values + n * size, gradient + n * width);
     });
 }
@@ -111,7 +112,7 @@ EXPORT void input_gradient(const Problem* p, const float* x, const float* slopes
 EXPORT void learn(const Problem* p, const float* x, const float* target, float rate, float square_scale,
                   float* values, float* losses, const float* next_x, float* next_values) {
     const Index size = p->batch * p->atoms;
-    for_members(*p, [&](Index n, auto member) {
+    for_members(*p, p->batch, [&](Index n, auto member) {
         member.learn(x, target, rate, square_scale, values + n * size, losses + n);
         if (next_x) member.evaluate(p->averaged, next_x, next_values + n * size);
     });

@@ -52,9 +52,9 @@ template <class Products>
 struct Workspace {
     typename Products::Right first_layer, square_layer;
     vectors::Choices choices;                   // which units are active, if products choose
-    float *first, *normal, *hidden, *gradient;  // [batch, stride]
+    float *first, *normal, *hidden, *gradient;  // [kept rows, stride]
     float *centre, *scale;                      // [batch]
-    float* errors;                              // [batch, atoms]
+    float* errors;                              // [kept rows, atoms]
     std::array<float*, PARAMETERS> vector;      // the network's vectors, padded with zeros; the head as [atoms, size]
     float *readout, *offset;                    // [atoms, size], [atoms]: what the square layer's units and 1 count
     float* inside;                              // [size]: 1, in the padding 0
@@ -62,10 +62,11 @@ struct Workspace {
     float* head_gradient;                       // [hidden, atoms]
     Index chunks;
 
-    void fit(const Problem& p, Index threads) {
-        const Index needed = lay_out(p, threads, nullptr);
+    // Activations are kept for a gradient; `kept` is the batch then, else 0.
+    void fit(const Problem& p, Index kept, Index threads) {
+        const Index needed = lay_out(p, kept, threads, nullptr);
         float* start = memory.fit(needed);
-        lay_out(p, threads, start);
+        lay_out(p, kept, threads, start);
         std::fill_n(inside, padded(p.hidden), 0.f);
         std::fill_n(inside, p.hidden, 1.f);
     }
@@ -80,18 +81,18 @@ struct Workspace {
     float* all_sums;
     Index sums_size;
 
-    Index lay_out(const Problem& p, Index threads, float* start) {
+    Index lay_out(const Problem& p, Index kept, Index threads, float* start) {
         Parts parts(start);
-        const Index size = padded(p.hidden), rows = std::max(p.batch, threads * CHUNK) + CHUNK;
+        const Index size = padded(p.hidden), rows = std::max(kept, threads * CHUNK) + CHUNK;
         for (float** lines : {&first, &normal, &hidden, &gradient}) *lines = parts.take(rows * stride_of(p.hidden));
         for (float** column : {&centre, &scale}) *column = parts.take(p.batch);
-        errors = parts.take(p.batch * p.atoms);
+        errors = parts.take(kept * p.atoms);
         for (float*& part : vector) part = parts.take(size * p.atoms);
         for (float** part : {&readout, &offset}) *part = parts.take(size * p.atoms);
         for (float** part : {&inside, &image}) *part = parts.take(size);
         images = parts.take(std::max(chunks_of(p.hidden), chunks_of(p.inputs)) * size);
         head_gradient = parts.take(p.hidden * p.atoms);
-        chunks = chunks_of(p.batch);
+        chunks = chunks_of(kept);
         Parts one(nullptr);
         sums_size = (Sums(one, size, p.atoms), one.taken);
         all_sums = parts.take(chunks * sums_size);

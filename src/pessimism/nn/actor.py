@@ -93,7 +93,16 @@ class SquashedGaussianActor(Actor):
 
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return the action that standard normal `noise` [.., act] leads to, and its log-probability."""
-        return self._action(self.net(obs), noise)
+        return self.action_for_update(self.net(obs), noise)
+
+    def action_for_update(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `sample_for_update` does, from the network's outputs [.., 2 act]."""
+        mean, log_std = self._moments(outputs)
+        raw = mean + log_std.exp() * noise
+        gaussian = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
+        # log(1 - tanh(x)**2) from x itself: the textbook form loses every digit near the bounds.
+        squash = 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))
+        return raw.tanh(), (gaussian - squash).sum(-1, keepdim=True)
 
     def _moments(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = outputs.chunk(2, dim=-1)
@@ -101,14 +110,6 @@ class SquashedGaussianActor(Actor):
             return mean, raw.clamp(*CLAMPED[self.log_std])
         low, high = SQUASHED
         return mean, low + 0.5 * (high - low) * (raw.tanh() + 1)
-
-    def _action(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        mean, log_std = self._moments(outputs)
-        raw = mean + log_std.exp() * noise
-        gaussian = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
-        # log(1 - tanh(x)**2) from x itself: the textbook form loses every digit near the bounds.
-        squash = 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))
-        return raw.tanh(), (gaussian - squash).sum(-1, keepdim=True)
 
 
 class NoisyActor(Actor):
@@ -139,7 +140,11 @@ class NoisyActor(Actor):
 
     def sample_for_update(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return the action that updates learn from: its noise is clipped."""
-        return _bounded(self.mode(obs), (self.std * noise).clamp(-self.clip, self.clip))
+        return self.action_for_update(self.net(obs), noise)
+
+    def action_for_update(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `sample_for_update` does, from the network's outputs [.., act]."""
+        return _bounded(outputs.tanh(), (self.std * noise).clamp(-self.clip, self.clip))
 
     def advance(self, step: int) -> None:
         """Follow the noise's schedule."""

@@ -200,7 +200,7 @@ class XQCActor(SquashedGaussianActor):
 
     def learning(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return an action that the policy itself learns from, and its log-probability."""
-        return self._action(self.net(obs, by_batch=True), noise)
+        return self.action_for_update(self.net(obs, by_batch=True), noise)
 
     def normalise_(self) -> None:
         """Project the weights back after an optimizer step."""
