@@ -92,7 +92,7 @@ EXPORT void target_values(const Problem* p, const float* x, float* values) {
     for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->averaged, x, values + n * size); });
 }
 
-// The same of the networks themselves, as the policy climbs them.
+// The same of the networks themselves, as the policy climbs them; and of the policy's own network, as one member.
 EXPORT void online_values(const Problem* p, const float* x, float* values) {
     const Index size = p->batch * p->atoms;
     for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->online, x, values + n * size); });
