@@ -80,12 +80,12 @@ def test_products_of_a_compiled_graph_are_in_cpp_and_give_what_torch_gives(monke
 
 @needs_library
 def test_products_too_large_for_the_caches_stay_with_torch(monkeypatch):
-    net, calls = nn.Linear(600, 4, bias=False), []
+    net, calls = nn.Linear(1100, 4, bias=False), []
     monkeypatch.setattr(products, "load", lambda load=products.load: calls.append(1) or load())
     fast = compiled(net, CPU)
     before = len(calls)
     with torch.no_grad():
-        torch.testing.assert_close(fast(drawn(5, 600)), net(drawn(5, 600)))
+        torch.testing.assert_close(fast(drawn(5, 1100)), net(drawn(5, 1100)))
     assert len(calls) == before
 
 

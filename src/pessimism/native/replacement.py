@@ -8,9 +8,7 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch.fx import Graph, Node
 
-LONGEST = (
-    512  # inner size and columns: with larger right operands, which leave the caches, torch's blocks are better
-)
+LONGEST = 1024  # inner size and columns; C++ keeps a whole right operand in the caches, torch cuts it into blocks
 BATCHED, SINGLE, ADDED = (torch.ops.aten.bmm.default, torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 
 
