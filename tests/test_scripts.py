@@ -2,6 +2,7 @@
 
 import importlib.util
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -125,3 +126,12 @@ def test_sb3_time(script):
     code, out, _ = script("benchmarks/sb3_time.py", "--rounds", 1, "--updates", 1)
     assert code == 0
     assert [line.split()[2] for line in out.splitlines()] == 2 * ["SB3", "minimum", "fixed", "learned"]
+
+
+def test_a_script_whose_reader_closes_the_pipe_ends_without_a_traceback():
+    code = "from pessimism.tools.script import start\nstart(lambda: [print(n) for n in range(10**6)] and 0)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141

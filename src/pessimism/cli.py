@@ -1,7 +1,6 @@
 """The command line. Heavy modules are imported by the command that needs them."""
 
 import argparse
-import os
 import sys
 from argparse import RawDescriptionHelpFormatter as RawText
 from collections.abc import Callable, Sequence
@@ -15,9 +14,9 @@ from pessimism.config.resolve import OUT, parse_axes, parse_options, resolved
 from pessimism.config.settings import MOST, MOST_THREADS
 from pessimism.errors import UserError
 from pessimism.listing import overview, settings_table
-from pessimism.terminal import Terminal, announced
+from pessimism.terminal import BROKEN_PIPE, Terminal, announced, discard_output
 
-INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports SIGINT and SIGPIPE
+INTERRUPTED = 130  # as a shell reports SIGINT
 MOST_SEEDS = 10_000  # of a sweep
 TRUST = "import the module that a file names for its environment (module:Name-v0)"
 
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("pessimism: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # such as `pessimism list | head`: the reader has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+        discard_output()
         return BROKEN_PIPE
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 SECONDS = 5.0  # between two lines
+BROKEN_PIPE = 141  # as a shell reports SIGPIPE
 
 
 @contextmanager
@@ -52,7 +53,12 @@ class Terminal(Console):
     def on_broken_pipe(self) -> None:
         """Print nothing more; rich would end the process."""
         Terminal.closed = self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+        discard_output()
+
+
+def discard_output() -> None:
+    """Called when the reader has closed the pipe; what is still printed, also at exit, is lost."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def new_table(title: str, words: Iterable[str], numbers: Iterable[str]) -> Table:

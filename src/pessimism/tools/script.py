@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from pessimism.errors import UserError
+from pessimism.terminal import BROKEN_PIPE, discard_output
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,7 +25,11 @@ def start(main: Callable[[], int | None]) -> NoReturn:
     """Run a script's main function. A mistake of the user ends it with one line and exit code 2."""
     try:
         code = main()
+        sys.stdout.flush()
     except UserError as error:
         print(f"{sys.argv[0]}: {error}", file=sys.stderr)
-        sys.exit(2)
+        code = 2
+    except BrokenPipeError:  # such as `run.py --plan | head`
+        discard_output()
+        code = BROKEN_PIPE
     sys.exit(code)
