@@ -1,4 +1,4 @@
-"""Start, or resume, the runs that docs/results.md is made from.
+"""Start, or resume, the runs that docs/results.md and docs/backbones.md are made from.
 
     python studies/evidence/run.py runs/evidence            # in the background: nohup ... &
     python studies/evidence/run.py runs/evidence --plan     # say what there is to do
@@ -39,10 +39,12 @@ def blocks() -> Iterator[Block]:
 
     yield from half(range(3), 20_000)
     yield from (("hopper-full", hopper, seed, 15_000) for seed in (0, 1))
+    yield from (("backbones", hopper, seed, 30_000) for seed in range(3))
     yield from half(range(3, 5), 20_000)
     yield ("hopper-full", hopper, 2, 15_000)
     yield from half(range(5), 30_000)
     yield from (("hopper-full", hopper, seed, 30_000) for seed in range(3))
+    yield from (("backbones", task, seed, 30_000) for seed in range(3) for task in others)
 
 
 def copy_sources(out: Path) -> Path:
