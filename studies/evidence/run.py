@@ -38,7 +38,9 @@ def blocks() -> Iterator[Block]:
         yield from (("calibration", task, seed, steps) for seed in seeds for task in others)
 
     yield from half(range(3), 20_000)
+    yield from (("start-low", hopper, seed, 20_000) for seed in range(3))
     yield from (("hopper-full", hopper, seed, 15_000) for seed in (0, 1))
+    yield from (("start-high", hopper, seed, 20_000) for seed in range(3))
     yield from (("backbones", hopper, seed, 30_000) for seed in range(3))
     yield from half(range(3, 5), 20_000)
     yield ("hopper-full", hopper, 2, 15_000)
@@ -73,8 +75,8 @@ def _git(repository: Path, *words: str) -> bytes:
     return subprocess.run(["git", "-C", str(repository), *words], check=True, capture_output=True).stdout
 
 
-def train_all(out: Path, workers: int, plan: bool) -> int:
-    """Carry out all runs that are not done, in order; return 0 if all are done then."""
+def train_all(out: Path, suites: list[str], workers: int, plan: bool) -> int:
+    """Carry out all runs that are not done, in order; return 0 if all are done then. No suites: all of them."""
     from pessimism.experiments.suites.catalogue import find
     from pessimism.experiments.suites.shrink import shrunk
     from pessimism.experiments.suites.suite import Job, jobs
@@ -108,6 +110,8 @@ def train_all(out: Path, workers: int, plan: bool) -> int:
     found = []
     for block in blocks():
         suite, task, seed, steps = block
+        if suites and suite not in suites:
+            continue
         part = jobs(shrunk(find(suite), seeds=[seed], steps=steps, envs=[task]), shared=False)
         found += [(block, job) for job in part]
         if plan:
@@ -124,6 +128,7 @@ def main() -> int:
     """Copy the sources, then work with the copy."""
     parser = Parser(__doc__)
     parser.add_argument("out", type=Path, help="directory of the runs and of the copied sources")
+    parser.add_argument("--suites", nargs="+", default=[], help="only these, such as start-low (default: all)")
     parser.add_argument("--workers", type=int, default=2, help="runs at a time, one thread each (default: 2)")
     parser.add_argument("--niceness", type=int, default=10, help="priority of the runs, 0 to 19 (default: 10)")
     parser.add_argument("--plan", action="store_true", help="say what is done and what is not, and stop")
@@ -134,10 +139,11 @@ def main() -> int:
     if Path(__file__).resolve() != script.resolve():
         environment = os.environ | {"PYTHONPATH": str(copy / "src"), "OMP_NUM_THREADS": "1"}
         rest = ["--workers", str(args.workers), "--niceness", str(args.niceness), *["--plan"] * args.plan]
+        rest += ["--suites", *args.suites] if args.suites else []
         os.chdir(out)
         os.execve(sys.executable, [sys.executable, str(script), str(out), *rest], environment)
     os.nice(args.niceness)
-    return train_all(out, args.workers, args.plan)
+    return train_all(out, args.suites, args.workers, args.plan)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ The protocol, written before the runs, is docs/results.md. Runs have fewer criti
 that many seeds fit on a small machine; `hopper-full` has the paper's size.
 """
 
+from dataclasses import replace
+
 from pessimism.config.presets import Changes
-from pessimism.experiments.suites.suite import Protocol, Suite, Variant
+from pessimism.experiments.suites.suite import Check, Protocol, Suite, Variant
 
 TASKS = ("Hopper-v4", "Walker2d-v4", "HalfCheetah-v4")
 QUIET: Changes = {"threads": 1, "log.tensorboard": False}
@@ -28,6 +30,36 @@ ARMS = (
 )
 HALF_SIZE = Protocol(milestones=(10_000, 20_000, STEPS), window=5000)
 
+
+def _start(name: str, start: float, where: str) -> Suite:
+    """Return the experiment in which beta starts far from where it leaves no bias."""
+    fixed, calibrated, dual = (
+        f"fixed {start:g}",
+        f"calibrated, from {start:g}",
+        f"dual TD, rate 1e-2, from {start:g}",
+    )
+    arms = (
+        _arm("fixed", fixed, name="fixed", beta=start),
+        _arm("calibrated", calibrated, name="calibrated", beta=start),
+        _arm("dual-1e-2", dual, name="learned", lr=1e-2, beta=start),
+    )
+    return Suite(
+        name,
+        f"Rules for beta that start too {where}",
+        "",
+        "A beta that follows the measured bias corrects a wrong start, dual TD-learning does not",
+        tuple(replace(arm, home="") for arm in arms),
+        ("Hopper-v4",),
+        STEPS,
+        HALF_SIZE,
+        seeds=(0, 1, 2),
+        checks=(
+            Check(f"The bias is closer to zero than with {fixed}", "absolute bias", calibrated, (fixed,), "less"),
+            Check(f"The bias is closer to zero than with {dual}", "absolute bias", calibrated, (dual,), "less"),
+        ),
+    )
+
+
 ALL = (
     Suite(
         "signals",
@@ -49,6 +81,8 @@ ALL = (
         STEPS,
         HALF_SIZE,
     ),
+    _start("start-low", 0.0, "low"),
+    _start("start-high", 1.5, "high"),
     Suite(
         "hopper-full",
         "GPL-SAC, calibrated GPL-SAC and REDQ at the paper's size",
