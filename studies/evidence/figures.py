@@ -29,10 +29,20 @@ ARMS = {
         "dual-1e-2": "dual TD, 1e-2",
         "calibrated": "calibrated",
     },
+    "start-low": {"fixed": "fixed 0", "calibrated": "calibrated, from 0", "dual-1e-2": "dual TD, 1e-2, from 0"},
+    "start-high": {
+        "fixed": "fixed 1.5",
+        "calibrated": "calibrated, from 1.5",
+        "dual-1e-2": "dual TD, 1e-2, from 1.5",
+    },
     "hopper-full": {"gpl-sac": "GPL-SAC", "redq": "REDQ", "gpl-sac-calibrated": "GPL-SAC, calibrated"},
 }
 COLOURS = ["#E69F00", "#56B4E9", "#999999", "#0072B2", "#CC79A7", "#D55E00"]  # Okabe and Ito's
 BIAS_FROM, SIGNALS_FROM = 10_000, 7000
+UNTIL = {"calibration": 20_000, "start-low": 20_000, "start-high": 20_000, "hopper-full": 15_000}
+BASES = ("fixed-0.5", "fixed", "gpl-sac")  # relative returns are those over this arm's; a suite has one of them
+BIAS, RETURN = "abs. normalised bias (primary 1)", "relative return (primary 2)"
+END, FINAL = "abs. normalised bias, last 3 readings", "return, last 5000 steps"
 SIGNALS = {
     "dual_td": "mean TD error",
     "validation_td": "TD error, held out",
@@ -121,7 +131,7 @@ def measures(evidence: Evidence) -> dict[str, Scores]:
     returns = evidence.scores("return", 0, absolute=False, lower_is_better=False)
     last = max(row["step"] for row in evidence.rows)
     final = evidence.scores("return", int(last) - 4000, absolute=False, lower_is_better=False)
-    base = "fixed-0.5" if "fixed-0.5" in evidence.arms else "gpl-sac"
+    base = next(arm for arm in BASES if arm in evidence.arms)
     scale = {
         task: np.mean([returns[base][block] for block in evidence.blocks if block[0] == task])
         for task in evidence.tasks
@@ -132,12 +142,14 @@ def measures(evidence: Evidence) -> dict[str, Scores]:
     bias = evidence.scores("normalized_bias", BIAS_FROM, absolute=True, lower_is_better=True)
     plain = evidence.scores("relative_bias", BIAS_FROM, absolute=True, lower_is_better=True)
     signed = evidence.scores("normalized_bias", BIAS_FROM, absolute=False, lower_is_better=True)
+    end = evidence.scores("normalized_bias", int(last) - 2000, absolute=True, lower_is_better=True)
     return {
-        "abs. normalised bias (primary 1)": bias,
-        "relative return (primary 2)": relative,
+        BIAS: bias,
+        RETURN: relative,
         "abs. relative bias": plain,
         "signed normalised bias": signed,
-        "return, last 5000 steps": final,
+        END: end,
+        FINAL: final,
     }
 
 
@@ -149,14 +161,14 @@ def rules_table(evidence: Evidence, found: dict[str, Scores]) -> str:
     for arm, label in evidence.arms.items():
         cells = []
         for name, scores in found.items():
-            form = ".0f" if name.startswith("return,") else ".2f"
+            form = ".0f" if name == FINAL else ".2f"
             cells.append(shown(evidence.by_task(scores[arm]), form))
         lines.append(f"| {label} | {' | '.join(cells)} |")
     lines += ["", f"| rule | {' | '.join(f'{task}: bias, return' for task in evidence.tasks)} |"]
     lines.append(f"|---|{'---|' * len(evidence.tasks)}")
     returns = evidence.scores("return", 0, absolute=False, lower_is_better=False)
     for arm, label in evidence.arms.items():
-        bias = [values.mean() for values in evidence.by_task(found["abs. normalised bias (primary 1)"][arm])]
+        bias = [values.mean() for values in evidence.by_task(found[BIAS][arm])]
         reward = [values.mean() for values in evidence.by_task(returns[arm])]
         lines.append(f"| {label} | {' | '.join(f'{b:.2f}, {r:.0f}' for b, r in zip(bias, reward, strict=True))} |")
     return "\n".join(lines)
@@ -164,16 +176,18 @@ def rules_table(evidence: Evidence, found: dict[str, Scores]) -> str:
 
 def differences_table(evidence: Evidence, found: dict[str, Scores]) -> str:
     """Return paired differences: the same task and seed in two arms."""
-    bases = [arm for arm in ("fixed-0.5", "dual-1e-4", "dual-1e-2", "gpl-sac") if arm in evidence.arms]
-    lines = ["| rule | minus | bias (primary 1) | relative return (primary 2) |", "|---|---|---|---|"]
+    bases = [arm for arm in (*BASES, "dual-1e-4", "dual-1e-2") if arm in evidence.arms]
+    compared = (END, FINAL) if evidence.suite.startswith("start-") else (BIAS, RETURN)
+    lines = [f"| rule | minus | {' | '.join(compared)} |", "|---|---|---|---|"]
     for arm, label in evidence.arms.items():
         for base in bases:
             if base == arm:
                 continue
             cells = []
-            for scores in list(found.values())[:2]:
+            for name in compared:
+                scores, form = found[name], "+.0f" if name == FINAL else "+.2f"
                 paired = {block: scores[arm][block] - scores[base][block] for block in evidence.blocks}
-                cells.append(shown(evidence.by_task(paired), "+.2f"))
+                cells.append(shown(evidence.by_task(paired), form))
             lines.append(f"| {label} | {evidence.arms[base]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -268,7 +282,7 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     text = []
-    for suite, until in (("calibration", 20_000), ("hopper-full", 15_000)):
+    for suite, until in UNTIL.items():
         if not (args.data / f"{suite}.csv").exists():
             continue
         if args.first_look:

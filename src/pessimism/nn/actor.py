@@ -140,11 +140,14 @@ class NoisyActor(Actor):
 
     def sample_for_update(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return the action that updates learn from: its noise is clipped."""
-        return self.action_for_update(self.net(obs), noise)
+        return self._clipped(self.mode(obs), noise)
 
     def action_for_update(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return what `sample_for_update` does, from the network's outputs [.., act]."""
-        return _bounded(outputs.tanh(), (self.std * noise).clamp(-self.clip, self.clip))
+        return self._clipped(outputs.tanh(), noise)
+
+    def _clipped(self, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        return _bounded(mean, (self.std * noise).clamp(-self.clip, self.clip))
 
     def advance(self, step: int) -> None:
         """Follow the noise's schedule."""
