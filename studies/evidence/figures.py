@@ -244,6 +244,30 @@ def draw_curves(evidence: Evidence, path: Path) -> None:
     plt.close(figure)
 
 
+def draw_start(evidence: Evidence, path: Path) -> None:
+    """Draw beta, bias and return over time side by side: means over seeds, and single runs."""
+    panels = {"beta": "beta", "bias": "bias measured on fresh episodes", "return": "return"}
+    colours = {"fixed": "0.45", "dual-1e-2": "#0072B2", "calibrated": "#D55E00"}
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
+    for axis, (name, title) in zip(axes, panels.items(), strict=True):
+        for arm, colour in colours.items():
+            rows = [row for row in evidence.rows if row["arm"] == arm and not np.isnan(row[name])]
+            steps = sorted({row["step"] for row in rows if row["step"] > 5000})
+            for seed in {row["seed"] for row in rows}:
+                single = [(r["step"], r[name]) for r in rows if r["seed"] == seed and r["step"] > 5000]
+                axis.plot(*zip(*single, strict=True), color=colour, linewidth=0.7, alpha=0.4)
+            means = [np.mean([row[name] for row in rows if row["step"] == step]) for step in steps]
+            axis.plot(steps, means, color=colour, linewidth=2.4, label=evidence.arms[arm])
+        if name == "bias":
+            axis.axhline(0, color="0.2", linewidth=0.8)
+        axis.set_title(f"{evidence.tasks[0]}: {title}", fontsize=10)
+        axis.set_xlabel("environment steps")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(fontsize=8, frameon=False)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
 def draw_signals(evidence: Evidence, path: Path) -> None:
     """Draw the meter's bias against what each signal shows."""
     tasks = evidence.tasks
@@ -296,6 +320,9 @@ def main() -> None:
             continue
         found = measures(evidence)
         text += [rules_table(evidence, found), differences_table(evidence, found), signals_table(evidence)]
+        if suite.startswith("start-"):
+            draw_start(evidence, args.out / f"{suite}.png")
+            continue
         draw_curves(evidence, args.out / f"{suite}.png")
         draw_signals(evidence, args.out / f"{suite}-signals.png")
     if not args.first_look:
