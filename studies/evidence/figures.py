@@ -35,12 +35,24 @@ ARMS = {
         "calibrated": "calibrated, from 1.5",
         "dual-1e-2": "dual TD, 1e-2, from 1.5",
     },
+    "alpha-rate": {"rate-1e-4": "alpha's rate 1e-4", "rate-3e-4": "alpha's rate 3e-4"},
     "hopper-full": {"gpl-sac": "GPL-SAC", "redq": "REDQ", "gpl-sac-calibrated": "GPL-SAC, calibrated"},
 }
 COLOURS = ["#E69F00", "#56B4E9", "#999999", "#0072B2", "#CC79A7", "#D55E00"]  # Okabe and Ito's
 BIAS_FROM, SIGNALS_FROM = 10_000, 7000
-UNTIL = {"calibration": 20_000, "start-low": 20_000, "start-high": 20_000, "hopper-full": 15_000}
-BASES = ("fixed-0.5", "fixed", "gpl-sac")  # relative returns are those over this arm's; a suite has one of them
+UNTIL = {
+    "calibration": 20_000,
+    "start-low": 20_000,
+    "start-high": 20_000,
+    "alpha-rate": 20_000,
+    "hopper-full": 15_000,
+}
+BASES = (
+    "fixed-0.5",
+    "fixed",
+    "rate-1e-4",
+    "gpl-sac",
+)  # relative returns are those over this arm's; a suite has one of them
 BIAS, RETURN = "abs. normalised bias (primary 1)", "relative return (primary 2)"
 END, FINAL = "abs. normalised bias, last 3 readings", "return, last 5000 steps"
 SIGNALS = {

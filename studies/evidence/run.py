@@ -39,6 +39,7 @@ def blocks() -> Iterator[Block]:
 
     yield from half(range(3), 20_000)
     yield from (("start-low", hopper, seed, 20_000) for seed in range(3))
+    yield from (("alpha-rate", task, seed, 20_000) for seed in range(3) for task in (others[1], hopper, others[0]))
     yield from (("hopper-full", hopper, seed, 15_000) for seed in (0, 1))
     yield from (("start-high", hopper, seed, 20_000) for seed in range(3))
     yield from (("backbones", hopper, seed, 30_000) for seed in range(3))

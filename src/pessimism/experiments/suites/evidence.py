@@ -84,6 +84,30 @@ ALL = (
     _start("start-low", 0.0, "low"),
     _start("start-high", 1.5, "high"),
     Suite(
+        "alpha-rate",
+        "The learning rate of alpha: the paper's, and that of the author's later code",
+        "",
+        "With the paper's rate the entropy outweighs the rewards for the first 20,000 steps",
+        (
+            Variant("rate-1e-4", "rate 1e-4 (paper)", "gpl-sac", QUIET | HALF),
+            Variant("rate-3e-4", "rate 3e-4", "gpl-sac", QUIET | HALF | {"alpha_lr": 3e-4, "alpha_beta1": 0.9}),
+        ),
+        TASKS,
+        STEPS,
+        HALF_SIZE,
+        seeds=(0, 1, 2),
+        checks=(
+            Check(
+                "Returns are higher with rate 3e-4",
+                "return",
+                "rate 3e-4",
+                ("rate 1e-4 (paper)",),
+                "more",
+                milestone=1,
+            ),
+        ),
+    ),
+    Suite(
         "hopper-full",
         "GPL-SAC, calibrated GPL-SAC and REDQ at the paper's size",
         "",
