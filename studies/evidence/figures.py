@@ -273,6 +273,7 @@ def draw_start(evidence: Evidence, path: Path) -> None:
         if name == "bias":
             axis.axhline(0, color="0.2", linewidth=0.8)
         axis.set_title(f"{evidence.tasks[0]}: {title}", fontsize=10)
+        axis.set_xticks([6000, 10_000, 15_000, 20_000])
         axis.set_xlabel("environment steps")
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].legend(fontsize=8, frameon=False)
