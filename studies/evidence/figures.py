@@ -47,12 +47,8 @@ UNTIL = {
     "alpha-rate": 20_000,
     "hopper-full": 15_000,
 }
-BASES = (
-    "fixed-0.5",
-    "fixed",
-    "rate-1e-4",
-    "gpl-sac",
-)  # relative returns are those over this arm's; a suite has one of them
+# Relative returns are those over this arm's; a suite has one of them.
+BASES = ("fixed-0.5", "fixed", "rate-1e-4", "gpl-sac")
 BIAS, RETURN = "abs. normalised bias (primary 1)", "relative return (primary 2)"
 END, FINAL = "abs. normalised bias, last 3 readings", "return, last 5000 steps"
 SIGNALS = {

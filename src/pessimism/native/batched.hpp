@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cfenv>
 #include <vector>
 
 #include "products.hpp"
@@ -47,10 +48,13 @@ inline void multiply(const Batched& p) {
     thread_local std::vector<std::unique_ptr<Space>> all_spaces;  // kept between calls
     auto& spaces = all_spaces;
     while (Index(spaces.size()) < p.members) spaces.push_back(std::make_unique<Space>());
+    std::fenv_t mode;  // whether denormal numbers count: as the caller has it, in all threads
+    std::fegetenv(&mode);
 #pragma omp parallel num_threads(int(p.threads))
     {
         thread_local Left left;
         thread_local Memory memory;
+        std::fesetenv(&mode);
         const Teams teams(p.members, omp_get_num_threads());
         const Index index = omp_get_thread_num() / teams.size;
         if (index < teams.count) {  // the other threads are idle

@@ -87,7 +87,7 @@ ALL = (
         "alpha-rate",
         "The learning rate of alpha: the paper's, and that of the author's later code",
         "",
-        "With the paper's rate the entropy outweighs the rewards for the first 20,000 steps",
+        "With the paper's rate returns rise later than with that of the author's later code",
         (
             Variant("rate-1e-4", "rate 1e-4 (paper)", "gpl-sac", QUIET | HALF),
             Variant("rate-3e-4", "rate 3e-4", "gpl-sac", QUIET | HALF | {"alpha_lr": 3e-4, "alpha_beta1": 0.9}),
