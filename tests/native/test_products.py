@@ -58,20 +58,6 @@ def test_products_do_not_depend_on_the_number_of_threads(members):
     assert all(torch.equal(made[0], one) for one in made[1:])
 
 
-@needs_library
-def test_all_threads_treat_denormal_numbers_as_the_caller_does():
-    left, right, before = torch.full((2, 64, 8), 1e-39), torch.ones(2, 8, 32), torch.get_num_threads()
-    assert product(left, right).all()
-    if not torch.set_flush_denormal(True):
-        pytest.skip("the processor cannot flush denormal numbers")
-    try:
-        torch.set_num_threads(2)
-        assert not product(left, right).any()
-    finally:
-        torch.set_flush_denormal(False)
-        torch.set_num_threads(before)
-
-
 def learned(inputs, bias, stacks, head):
     """Return a loss and its gradients: an added, a batched and a single product, forward and backward."""
     hidden = torch.addmm(bias, inputs, stacks[0]).relu()  # [B, H]
