@@ -3,20 +3,22 @@
     python studies/evidence/collect.py runs/evidence         # writes studies/evidence/data/
 
 One file per suite with a row for each run and reading (every 1000 steps): the evaluation, the meter's bias, the
-signals beside it, and beta. `runs.csv` says how far each run has come, how it ended, and with which instructions
-and which version of the sources it was made. What was collected on other machines stays, unless a run has come
-further here.
+signals beside it, beta, and the processor time so far. `runs.csv` says how far each run has come, how it ended, and
+with which instructions and which version of the sources it was made. What was collected on other machines stays,
+unless a run has come further here.
 """
 
 import csv
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pessimism import records
+from pessimism.analysis.report.series import added_up
 from pessimism.tools.script import Parser, start
 
 DATA = Path(__file__).parent / "data"
@@ -35,6 +37,7 @@ LOGGED = {  # column: name in the log
     "training": "bias/training",
     "training_se": "bias/training_se",
 }
+PROCESSOR = "processor"  # column: seconds of processor time since the first step
 VERSION, RUNS = "VERSION", "runs.csv"
 Row = dict[str, Any]
 Run = tuple[str, str, int]  # arm, task, seed
@@ -48,23 +51,36 @@ def runs_of(suite: Path) -> Iterator[tuple[Row, Path]]:
             yield {"arm": arm, "task": task, "seed": int(seed.removeprefix("seed_"))}, path
 
 
+def entries(path: Path) -> Iterator[Row]:
+    """Yield the lines of a run's log."""
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with suppress(json.JSONDecodeError):  # the last line of a run that is being written
+            yield json.loads(line)
+
+
 def readings(path: Path) -> dict[int, Row]:
     """Return a run's numbers by step; beta and alpha are those of the last line before it."""
     found: dict[int, Row] = {}
-    for line in (path / records.METRICS).read_text().splitlines():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:  # the last line of a run that is being written
-            continue
+    for entry in entries(path / records.METRICS):
         if entry["step"] % EVERY == 0:
             row = found.setdefault(entry["step"], {})
             row |= {column: entry[name] for column, name in LOGGED.items() if name in entry}
+    for step, seconds in processor_time(path).items():
+        if step in found:
+            found[step][PROCESSOR] = seconds
     if (path / records.EVALUATIONS).exists():
         with np.load(path / records.EVALUATIONS) as file:
             for step, returns in zip(file["timesteps"], file["results"], strict=True):
                 if step % EVERY == 0:
                     found.setdefault(int(step), {})["return"] = float(np.mean(returns))
     return found
+
+
+def processor_time(path: Path) -> dict[int, float]:
+    """Return a run's seconds of processor time by step; empty for a run of a version that did not log it."""
+    timed = [entry for entry in entries(path / records.TIMING) if "time/processor" in entry]
+    seconds = added_up([entry["time/processor"] for entry in timed])
+    return {entry["step"]: total for entry, total in zip(timed, seconds, strict=True)}
 
 
 def state_of(path: Path) -> str:
@@ -117,7 +133,7 @@ def collect(suite: Path, out: Path, version: str, overview: dict[tuple[str, Run]
     write(
         path,
         [row for _, part in sorted(rows.items()) for row in part],
-        ["arm", "task", "seed", "step", "return", *LOGGED],
+        ["arm", "task", "seed", "step", "return", *LOGGED, PROCESSOR],
     )
 
 

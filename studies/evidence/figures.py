@@ -6,119 +6,20 @@
 A block is one seed of all arms on one task. Measures and their intervals are those of the protocol.
 """
 
-import csv
-import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-
-os.environ.setdefault("MPLBACKEND", "Agg")
-import matplotlib.pyplot as plt
+from blocks import DATA, UNTIL, Array, Evidence, Scores
+from drawing import SIGNALS, SIGNALS_FROM, draw_curves, draw_minutes, draw_signals, draw_start
 
 from pessimism.analysis.statistics import interval, mean
 from pessimism.tools.script import Parser, start
 
-DATA = Path(__file__).parent / "data"
-ARMS = {
-    "calibration": {
-        "fixed-0": "fixed 0",
-        "fixed-0.5": "fixed 0.5",
-        "redq": "REDQ's rule",
-        "dual-1e-4": "dual TD, 1e-4",
-        "dual-1e-2": "dual TD, 1e-2",
-        "calibrated": "calibrated",
-    },
-    "start-low": {"fixed": "fixed 0", "calibrated": "calibrated, from 0", "dual-1e-2": "dual TD, 1e-2, from 0"},
-    "start-high": {
-        "fixed": "fixed 1.5",
-        "calibrated": "calibrated, from 1.5",
-        "dual-1e-2": "dual TD, 1e-2, from 1.5",
-    },
-    "alpha-rate": {"rate-1e-4": "alpha's rate 1e-4", "rate-3e-4": "alpha's rate 3e-4"},
-    "hopper-full": {"gpl-sac": "GPL-SAC", "redq": "REDQ", "gpl-sac-calibrated": "GPL-SAC, calibrated"},
-}
-COLOURS = ["#E69F00", "#56B4E9", "#999999", "#0072B2", "#CC79A7", "#D55E00"]  # Okabe and Ito's
-BIAS_FROM, SIGNALS_FROM = 10_000, 7000
-UNTIL = {
-    "calibration": 20_000,
-    "start-low": 20_000,
-    "start-high": 20_000,
-    "alpha-rate": 20_000,
-    "hopper-full": 15_000,
-}
+BIAS_FROM = 10_000
 # Relative returns are those over this arm's; a suite has one of them.
 BASES = ("fixed-0.5", "fixed", "rate-1e-4", "gpl-sac")
 BIAS, RETURN = "abs. normalised bias (primary 1)", "relative return (primary 2)"
 END, FINAL = "abs. normalised bias, last 3 readings", "return, last 5000 steps"
-SIGNALS = {
-    "dual_td": "mean TD error",
-    "validation_td": "TD error, held out",
-    "training": "bias of training episodes",
-}
-Row = dict[str, Any]
-Block = tuple[str, int]  # task, seed
-Scores = dict[str, dict[Block, float]]  # arm -> block -> score
-Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
-def read(path: Path) -> list[Row]:
-    """Read a CSV file; empty numbers become NaN."""
-    words = ("arm", "task", "suite", "state", "instructions", "version")
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [{k: v if k in words else float(v or "nan") for k, v in row.items()} for row in rows]
-
-
-class Evidence:
-    """The blocks of a suite that are complete up to a step, or all that have begun."""
-
-    def __init__(self, suite: str, data: Path, until: int, *, begun: bool = False) -> None:
-        self.suite, self.arms = suite, ARMS[suite]
-        runs = [row for row in read(data / "runs.csv") if row["suite"] == suite]
-        self.failed = {(r["arm"], r["task"], r["seed"]) for r in runs if r["state"].startswith("failed")}
-        reached = {(r["arm"], r["task"], r["seed"]): r["step"] for r in runs}
-        candidates = sorted({(r["task"], r["seed"]) for r in runs})
-        enough = [
-            block
-            for block in candidates
-            if begun
-            or all(reached.get((arm, *block), 0) >= until or (arm, *block) in self.failed for arm in self.arms)
-        ]
-        self.blocks: list[Block] = enough
-        self.rows = [
-            row
-            for row in read(data / f"{suite}.csv")
-            if (row["task"], row["seed"]) in enough and row["step"] <= until
-        ]
-
-    @property
-    def tasks(self) -> list[str]:
-        """Tasks with a complete block."""
-        return sorted({task for task, _ in self.blocks})
-
-    def scores(self, column: str, start: int, *, absolute: bool, lower_is_better: bool) -> Scores:
-        """Return each run's mean of a column from a step on; a failed run is the worst of its block."""
-        found: Scores = {arm: {} for arm in self.arms}
-        for block in self.blocks:
-            for arm in self.arms:
-                values = [
-                    row[column]
-                    for row in self.rows
-                    if (row["arm"], row["task"], row["seed"]) == (arm, *block) and row["step"] >= start
-                ]
-                usable = np.array([value for value in values if not np.isnan(value)])
-                if (arm, *block) not in self.failed:
-                    found[arm][block] = float(np.mean(np.abs(usable) if absolute else usable))
-            worst = max if lower_is_better else min
-            there = [found[arm][block] for arm in self.arms if block in found[arm]]
-            for arm in self.arms:
-                found[arm].setdefault(block, worst(there))
-        return found
-
-    def by_task(self, scores: dict[Block, float]) -> list[Array]:
-        """Return one array of scores per task."""
-        return [np.array([scores[block] for block in self.blocks if block[0] == task]) for task in self.tasks]
 
 
 def shown(by_task: list[Array], form: str = ".2f") -> str:
@@ -224,83 +125,25 @@ def signals_table(evidence: Evidence) -> str:
     return "\n".join(lines)
 
 
-def draw_curves(evidence: Evidence, path: Path) -> None:
-    """Draw return, bias and beta over time, a column per task; lines are means over seeds."""
-    panels = {"return": "return", "normalized_bias": "normalised bias, by the meter", "beta": "beta"}
-    tasks = evidence.tasks
-    figure, axes = plt.subplots(3, len(tasks), figsize=(4.6 * len(tasks), 8.4), squeeze=False, layout="constrained")
-    for column, task in enumerate(tasks):
-        for line, (name, title) in enumerate(panels.items()):
-            axis = axes[line, column]
-            for (arm, label), colour in zip(evidence.arms.items(), COLOURS, strict=False):
-                rows = [r for r in evidence.rows if (r["arm"], r["task"]) == (arm, task) and not np.isnan(r[name])]
-                steps = sorted({row["step"] for row in rows if name == "return" or row["step"] > 5000})
-                values = [[row[name] for row in rows if row["step"] == step] for step in steps]
-                wide = 2.6 if "calibrated" in arm else 1.5
-                axis.plot(steps, [np.mean(v) for v in values], color=colour, label=label, linewidth=wide)
-                if steps:
-                    low, high = [min(v) for v in values], [max(v) for v in values]
-                    axis.fill_between(steps, low, high, color=colour, alpha=0.08, linewidth=0)
-            if name == "normalized_bias":
-                axis.axhline(0, color="0.4", linewidth=0.8)
-            axis.set_title(f"{task}: {title}", fontsize=10)
-            axis.spines[["top", "right"]].set_visible(False)
-    for axis in axes[-1]:
-        axis.set_xlabel("environment steps")
-    axes[0, 0].legend(fontsize=8, frameon=False)
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
-
-
-def draw_start(evidence: Evidence, path: Path) -> None:
-    """Draw beta, bias and return over time side by side: means over seeds, and single runs."""
-    panels = {"beta": "beta", "bias": "bias measured on fresh episodes", "return": "return"}
-    colours = {"fixed": "0.45", "dual-1e-2": "#0072B2", "calibrated": "#D55E00"}
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
-    for axis, (name, title) in zip(axes, panels.items(), strict=True):
-        for arm, colour in colours.items():
-            rows = [row for row in evidence.rows if row["arm"] == arm and not np.isnan(row[name])]
-            steps = sorted({row["step"] for row in rows if row["step"] > 5000})
-            for seed in {row["seed"] for row in rows}:
-                single = [(r["step"], r[name]) for r in rows if r["seed"] == seed and r["step"] > 5000]
-                axis.plot(*zip(*single, strict=True), color=colour, linewidth=0.7, alpha=0.4)
-            means = [np.mean([row[name] for row in rows if row["step"] == step]) for step in steps]
-            axis.plot(steps, means, color=colour, linewidth=2.4, label=evidence.arms[arm])
-        if name == "bias":
-            axis.axhline(0, color="0.2", linewidth=0.8)
-        axis.set_title(f"{evidence.tasks[0]}: {title}", fontsize=10)
-        axis.set_xticks([6000, 10_000, 15_000, 20_000])
-        axis.set_xlabel("environment steps")
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(fontsize=8, frameon=False)
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
-
-
-def draw_signals(evidence: Evidence, path: Path) -> None:
-    """Draw the meter's bias against what each signal shows."""
-    tasks = evidence.tasks
-    size = (9.2, 3.6 * len(tasks))
-    figure, axes = plt.subplots(len(tasks), 2, figsize=size, squeeze=False, sharey="row", layout="constrained")
-    for line, task in enumerate(tasks):
-        for column, signal in enumerate(("dual_td", "training")):
-            axis = axes[line, column]
-            for (arm, label), colour in zip(evidence.arms.items(), COLOURS, strict=False):
-                rows = [
-                    r for r in evidence.rows if (r["arm"], r["task"]) == (arm, task) and r["step"] >= SIGNALS_FROM
-                ]
-                x, y = [r[signal] for r in rows], [r["bias"] for r in rows]
-                if rows:
-                    axis.scatter(x, y, s=22, color=colour, alpha=0.8, linewidth=0, label=label)
-            axis.axhline(0, color="0.4", linewidth=0.8)
-            axis.axvline(0, color="0.4", linewidth=0.8)
-            axis.set_title(f"{task}: what the {SIGNALS[signal]} shows", fontsize=10)
-            axis.set_xlabel(SIGNALS[signal])
-            axis.set_ylabel("bias measured on fresh episodes" if column == 0 else "")
-            axis.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].legend(fontsize=8, frameon=False)
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+def returns_table(evidence: Evidence) -> str:
+    """Return each arm's returns on its way and the minutes that it took, of the runs that are finished."""
+    ends = range(10_000, evidence.until + 1, 10_000)
+    columns = [f"return, {end - 4000:,} to {end:,}" for end in ends]
+    lines = [f"| task | arm | seeds | {' | '.join(columns)} | minutes of one core |"]
+    lines.append(f"|---|---|---|{'---|' * len(ends)}---|")
+    for task in evidence.tasks:
+        for arm, label in evidence.arms.items():
+            curves = evidence.finished(arm, task)
+            if not curves:
+                continue
+            cells = []
+            for end in ends:
+                near = [(curve["step"] > end - 5000) & (curve["step"] <= end) for curve in curves]
+                means = [np.mean(curve["return"][mask]) for curve, mask in zip(curves, near, strict=True)]
+                cells.append(shown([np.array(means)], ".0f"))
+            minutes = np.mean([curve["processor"][-1] for curve in curves]) / 60
+            lines.append(f"| {task} | {label} | {len(curves)} | {' | '.join(cells)} | {minutes:.0f} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -322,6 +165,11 @@ def main() -> None:
             begun = Evidence(suite, args.data, args.until or until, begun=True)
             draw_signals(begun, args.out / f"{suite}-first-look.png")
             text.append(signals_table(begun))
+            continue
+        if suite == "backbones":
+            begun = Evidence(suite, args.data, args.until or until, begun=True)
+            text += [f"## {suite}, to {args.until or until:,} steps", returns_table(begun)]
+            draw_minutes(begun, args.out / f"{suite}.png")
             continue
         evidence = Evidence(suite, args.data, args.until or until)
         text.append(f"## {suite}, to {args.until or until:,} steps: {len(evidence.blocks)} complete blocks")

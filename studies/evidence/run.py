@@ -21,8 +21,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blocks import SAME
 
 from pessimism.tools.script import Parser, start
+
+if TYPE_CHECKING:
+    from pessimism.experiments.suites.suite import Job
 
 COPY, VERSION = "source", "VERSION"
 COLLECTED = Path(__file__).parent / "data" / "runs.csv"
@@ -76,11 +82,20 @@ def _git(repository: Path, *words: str) -> bytes:
     return subprocess.run(["git", "-C", str(repository), *words], check=True, capture_output=True).stdout
 
 
-def train_all(out: Path, suites: list[str], workers: int, plan: bool) -> int:
-    """Carry out all runs that are not done, in order; return 0 if all are done then. No suites: all of them."""
+def runs_of(block: Block, arms: list[str]) -> "list[Job]":
+    """Return a block's runs, of some arms or of all. Runs that another suite makes are left out."""
     from pessimism.experiments.suites.catalogue import find
     from pessimism.experiments.suites.shrink import shrunk
-    from pessimism.experiments.suites.suite import Job, jobs
+    from pessimism.experiments.suites.suite import jobs
+
+    suite, task, seed, steps = block
+    found = jobs(shrunk(find(suite), seeds=[seed], steps=steps, envs=[task]), shared=False)
+    by_arm = [(job.directory.partition("/")[0], job) for job in found]
+    return [job for arm, job in by_arm if (suite, arm) not in SAME and (not arms or arm in arms)]
+
+
+def train_all(out: Path, suites: list[str], arms: list[str], workers: int, plan: bool) -> int:
+    """Carry out all runs that are not done, in order; return 0 if all are done then. No suites: all of them."""
     from pessimism.experiments.sweep.work import Outcome, carry_out, is_done, work_on
 
     stops, known = 0, collected()
@@ -92,13 +107,13 @@ def train_all(out: Path, suites: list[str], workers: int, plan: bool) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
 
-    def done(block: Block, job: Job) -> bool:
+    def done(block: Block, job: "Job") -> bool:
         path = Path(work_on(job, out / block[0], threads=1).path)
         return known.get(path.relative_to(out).parts, 0) >= block[3] or is_done(path, job.config())
 
     locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
 
-    def work(block: Block, job: Job) -> bool:
+    def work(block: Block, job: "Job") -> bool:
         todo = work_on(job, out / block[0], threads=1)
         with locks[todo.path]:  # the same run may be in two stages
             if done(block, job):
@@ -111,11 +126,9 @@ def train_all(out: Path, suites: list[str], workers: int, plan: bool) -> int:
     found = []
     for block in blocks():
         suite, task, seed, steps = block
-        if suites and suite not in suites:
-            continue
-        part = jobs(shrunk(find(suite), seeds=[seed], steps=steps, envs=[task]), shared=False)
+        part = runs_of(block, arms) if not suites or suite in suites else []
         found += [(block, job) for job in part]
-        if plan:
+        if plan and part:
             count = sum(done(block, job) for job in part)
             print(f"{suite:12} {task:15} seed {seed}  {steps:6} steps: {count} of {len(part)} runs done")
     if plan:
@@ -130,6 +143,7 @@ def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("out", type=Path, help="directory of the runs and of the copied sources")
     parser.add_argument("--suites", nargs="+", default=[], help="only these, such as start-low (default: all)")
+    parser.add_argument("--arms", nargs="+", default=[], help="only these, such as gpl-sac redq (default: all)")
     parser.add_argument("--workers", type=int, default=2, help="runs at a time, one thread each (default: 2)")
     parser.add_argument("--niceness", type=int, default=10, help="priority of the runs, 0 to 19 (default: 10)")
     parser.add_argument("--plan", action="store_true", help="say what is done and what is not, and stop")
@@ -141,10 +155,11 @@ def main() -> int:
         environment = os.environ | {"PYTHONPATH": str(copy / "src"), "OMP_NUM_THREADS": "1"}
         rest = ["--workers", str(args.workers), "--niceness", str(args.niceness), *["--plan"] * args.plan]
         rest += ["--suites", *args.suites] if args.suites else []
+        rest += ["--arms", *args.arms] if args.arms else []
         os.chdir(out)
         os.execve(sys.executable, [sys.executable, str(script), str(out), *rest], environment)
     os.nice(args.niceness)
-    return train_all(out, args.suites, args.workers, args.plan)
+    return train_all(out, args.suites, args.arms, args.workers, args.plan)
 
 
 if __name__ == "__main__":

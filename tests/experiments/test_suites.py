@@ -228,7 +228,7 @@ def test_the_documentation_lists_them_as_they_are():
 
 def test_backbones_are_the_presets_at_three_seeds():
     found = jobs(SUITES["backbones"])
-    assert len(found) == 6 * 3 * 3
+    assert len(found) == 7 * 3 * 3
     configs = [job.config() for job in found]
     assert {config.steps for config in configs} == {30_000}
     widths = {config.critic.hidden for config in configs if config.algorithm == "gpl-xqc"}

@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pessimism.experiments.suites.catalogue import SUITES
+from pessimism.experiments.suites.suite import jobs
+
 STUDY = Path(__file__).parents[2] / "studies" / "evidence"
+sys.path.append(str(STUDY))  # its scripts share modules
 
 
 def load(name):
@@ -20,8 +24,8 @@ def load(name):
     return module
 
 
-collect, figures, run = load("collect"), load("figures"), load("run")
-ARMS = list(figures.ARMS["calibration"])
+collect, figures, run, blocks = (load(name) for name in ("collect", "figures", "run", "blocks"))
+ARMS = list(blocks.ARMS["calibration"])
 
 
 def make_run(arm, seed, *, bias, score, steps=12_000, failed=False):
@@ -40,6 +44,12 @@ def make_run(arm, seed, *, bias, score, steps=12_000, failed=False):
                 }
                 signals = {"bias/training": 5 * sign * bias + seed, "bias/dual_td": 0.01}
                 print(json.dumps({"step": step, **meter, **signals}), file=file)
+    with (path / "timing.jsonl").open("w") as file:
+        for step in range(500, steps + 1, 500):  # resumed after step 6000
+            print(
+                json.dumps({"step": step, "time/processor": (step if step <= 6000 else step - 6000) / 10}),
+                file=file,
+            )
     timesteps = np.arange(1000, steps + 1, 1000)
     results = np.tile([[score - 1.0, score + 1.0]], (len(timesteps), 1))
     np.savez(path / "evaluations.npz", timesteps=timesteps, results=results)
@@ -77,6 +87,16 @@ def test_primary_measures_of_the_protocol(evidence):
     assert found["signed normalised bias"]["fixed-0.5"][("Hopper-v4", 0)] == pytest.approx(2 / 3)
     assert found["abs. relative bias"]["fixed-0.5"][("Hopper-v4", 0)] == pytest.approx(20 / 50)
     assert returns["calibrated"][("Hopper-v4", 2)] == pytest.approx(300 / 200)  # by the mean of fixed 0.5
+
+
+def test_processor_time_is_added_up_over_resumes(evidence):
+    (run,) = [one for one in evidence.finished("calibrated", "Hopper-v4") if one["return"][0] == 100.0]
+    assert run["processor"].tolist() == [step / 10 for step in range(1000, 12_001, 1000)]
+
+
+def test_runs_that_stopped_early_are_not_in_the_curves(evidence):
+    assert len(evidence.finished("redq", "Hopper-v4")) == 2
+    assert len(evidence.finished("calibrated", "Hopper-v4")) == 3
 
 
 def test_a_failed_run_is_the_worst_of_its_block(evidence):
@@ -123,6 +143,21 @@ def test_finished_runs_that_were_collected_are_not_made_again(evidence, monkeypa
     known = run.collected()
     assert known["calibration", "redq", "Hopper-v4", "seed_0"] == 12_000
     assert ("calibration", "redq", "Hopper-v4", "seed_1") not in known  # failed
+
+
+def test_arms_that_share_runs_have_the_same_settings():
+    for (suite, arm), (home, name) in blocks.SAME.items():
+        twin, original = (
+            next(job.config() for job in jobs(SUITES[where]) if f"{what}/Hopper-v4/seed_0" in job.directory)
+            for where, what in ((suite, arm), (home, name))
+        )
+        assert twin == original
+        assert all(not job.directory.startswith(arm) for job in run.runs_of((suite, "Hopper-v4", 0, 20_000), []))
+
+
+def test_some_arms_can_be_asked_for():
+    found = run.runs_of(("backbones", "Hopper-v4", 1, 30_000), ["xqc", "gpl-droq"])
+    assert [job.directory for job in found] == ["xqc/Hopper-v4/seed_1", "gpl-droq/Hopper-v4/seed_1"]
 
 
 def test_stages_extend_each_other():

@@ -1,6 +1,7 @@
 """The loop, with fakes that count."""
 
 import math
+import time
 
 import gymnasium
 import numpy as np
@@ -156,6 +157,22 @@ def test_training_metrics_are_means_since_the_last_line():
     means = {step: metrics.get("train/critic_loss") for step, metrics in sink.written}
     assert means == {4: None, 8: 6.5, 12: 10.5}  # steps 5 to 8, and 9 to 12
     assert sink.written[1][1]["rollout/ep_rew_mean"] == 15.0
+
+
+def test_times_are_those_since_the_start():
+    class Times(Remember):
+        def write(self, step, metrics):
+            self.written.append({name: value for name, value in metrics.items() if name.startswith("time/")})
+
+    times = Times()
+    _, loop = trainer(hooks=Hooks(sinks=[times]))
+    before = time.process_time()
+    loop.run()
+    spent = time.process_time() - before
+    processor = [line["time/processor"] for line in times.written]
+    assert processor == sorted(processor)
+    assert 0 < processor[-1] <= spent
+    assert times.written[-1]["time/elapsed"] > 0
 
 
 def test_checkpoints_fall_on_their_clock_and_on_the_last_step():

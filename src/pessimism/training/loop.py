@@ -131,11 +131,11 @@ class Trainer:
         self.obs: Observation | None = None  # None between episodes
         nothing = np.zeros(env.obs_shape, np.uint8 if len(env.obs_shape) > 1 else np.float32)
         self.ended = Progress().trace(nothing, over=True)  # the newest episode that ended
-        self.started, self.started_at = time.perf_counter(), 0
+        self._start_clocks()
 
     def run(self) -> Progress:
         """Train until the budget is spent or a callback asks to stop."""
-        self.started, self.started_at = time.perf_counter(), self.progress.step
+        self._start_clocks()
         try:
             while self.progress.step < self.budget.steps and self._step():
                 pass
@@ -244,10 +244,15 @@ class Trainer:
         self._check_finite(metrics)
         elapsed = time.perf_counter() - self.started
         metrics["time/elapsed"], metrics["time/fps"] = elapsed, (step - self.started_at) / elapsed
+        metrics["time/processor"] = time.process_time() - self.processor_started
         for sink in self.hooks.sinks:
             sink.write(step, metrics)
         for callback in self.hooks.callbacks:
             callback.on_metrics(step, metrics)
+
+    def _start_clocks(self) -> None:
+        self.started_at = self.progress.step
+        self.started, self.processor_started = time.perf_counter(), time.process_time()
 
     def _check_finite(self, metrics: dict[str, float]) -> None:
         """Stop a run that has diverged, before its checkpoint replaces a good one."""

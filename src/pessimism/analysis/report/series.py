@@ -101,14 +101,19 @@ def seconds_per_thousand(run: Run) -> tuple[float, float] | None:
 
 
 def elapsed_seconds(run: Run) -> tuple[list[int], list[float]]:
-    """Return steps and the seconds of training by then, added up over restarts of the clock."""
+    """Return steps and the seconds of training by then."""
     steps, elapsed = run.timing.get("time/elapsed", ([], []))
+    return list(steps), added_up(elapsed)
+
+
+def added_up(clock: Sequence[float]) -> list[float]:
+    """Return the readings of a clock that starts again whenever a run is resumed, added up over the restarts."""
     total, sums = 0.0, []
-    for index, now in enumerate(elapsed):
-        resumed = index > 0 and now < elapsed[index - 1]
-        total += now if index == 0 or resumed else now - elapsed[index - 1]
+    for index, now in enumerate(clock):
+        resumed = index > 0 and now < clock[index - 1]
+        total += now if index == 0 or resumed else now - clock[index - 1]
         sums.append(total)
-    return list(steps), sums
+    return sums
 
 
 def thinned(items: list[int], most: int = MOST_POINTS) -> list[int]:

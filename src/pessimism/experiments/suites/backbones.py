@@ -20,8 +20,9 @@ ALL = (
         "GPL-XQC reaches GPL-SAC's returns in less time, and loses none of XQC's",
         (
             _arm("gpl-xqc", "GPL-XQC", "gpl-xqc"),
-            _arm("gpl-xqc-256", "GPL-XQC, width 256", "gpl-xqc", **{"critic.hidden": 256}),
             _arm("xqc", "XQC", "xqc"),
+            _arm("gpl-xqc-256", "GPL-XQC, width 256", "gpl-xqc", **{"critic.hidden": 256}),
+            _arm("xqc-256", "XQC, width 256", "xqc", **{"critic.hidden": 256}),
             _arm("gpl-droq", "GPL-DroQ", "gpl-droq"),
             _arm("gpl-dropout", "GPL-Dropout", "gpl-dropout"),
             _arm("gpl-sac", "GPL-SAC", "gpl-sac"),
