@@ -8,6 +8,9 @@ from blocks import Evidence
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+from pessimism.analysis.reference import curves_of
 
 COLOURS = ["#E69F00", "#56B4E9", "#999999", "#0072B2", "#CC79A7", "#D55E00", "#009E73"]  # Okabe and Ito's
 SIGNALS_FROM = 7000
@@ -35,6 +38,8 @@ def draw_curves(evidence: Evidence, path: Path) -> None:
                 if steps:
                     low, high = [min(v) for v in values], [max(v) for v in values]
                     axis.fill_between(steps, low, high, color=colour, alpha=0.08, linewidth=0)
+            if name == "return":
+                draw_published(axis, task, evidence.until)
             if name == "normalized_bias":
                 axis.axhline(0, color="0.4", linewidth=0.8)
             axis.set_title(f"{task}: {title}", fontsize=10)
@@ -44,6 +49,14 @@ def draw_curves(evidence: Evidence, path: Path) -> None:
     axes[0, 0].legend(fontsize=8, frameon=False)
     figure.savefig(path, dpi=100)
     plt.close(figure)
+
+
+def draw_published(axis: Axes, task: str, until: int) -> None:
+    """Draw REDQ's public curve, which begins at 10,000 steps."""
+    curve = curves_of(task, "REDQ")[0]
+    steps = [step for step in curve.steps if step < until] + [until]
+    returns = np.interp(steps, curve.steps, curve.means)
+    axis.plot(steps, returns, "--", color="0.2", linewidth=1.2, label=f"REDQ, published ({curve.seeds} seeds)")
 
 
 def draw_start(evidence: Evidence, path: Path) -> None:

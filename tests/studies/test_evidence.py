@@ -89,6 +89,18 @@ def test_primary_measures_of_the_protocol(evidence):
     assert returns["calibrated"][("Hopper-v4", 2)] == pytest.approx(300 / 200)  # by the mean of fixed 0.5
 
 
+def test_returns_over_those_of_the_public_curve(evidence):
+    over = figures.measures(evidence)[figures.OVER_REDQ]
+    published = 556.3 + 0.2 * (1101.3 - 556.3)  # at 12,000 steps, between the points at 10,000 and 20,000
+    assert over["calibrated"][("Hopper-v4", 1)] == pytest.approx(200 / published)
+
+
+def test_paired_differences_have_students_interval_too():
+    text = figures.shown_difference([np.array([1.0, 2.0, 3.0])], "+.2f")
+    assert text == "+2.00 [+1.00, +3.00]; t [-0.48, +4.48]"  # 4.303 x 1 / sqrt(3), two degrees of freedom
+    assert figures.shown_difference([np.array([1.0])], "+.2f") == "+1.00"
+
+
 def test_processor_time_is_added_up_over_resumes(evidence):
     (run,) = [one for one in evidence.finished("calibrated", "Hopper-v4") if one["return"][0] == 100.0]
     assert run["processor"].tolist() == [step / 10 for step in range(1000, 12_001, 1000)]
@@ -109,7 +121,8 @@ def test_tables_and_figures_come_from_the_files_alone(evidence, monkeypatch, cap
     monkeypatch.setattr(sys, "argv", ["figures.py", "--data", "data", "--out", ".", "--until", "12000"])
     figures.main()
     text = capsys.readouterr().out
-    assert "| calibrated | fixed 0.5 | +4.00 [+4.00, +4.00] | +0.00 [+0.00, +0.00] |" in text
+    same = "+0.00 [+0.00, +0.00]; t [+0.00, +0.00]"
+    assert f"| calibrated | fixed 0.5 | +4.00 [+4.00, +4.00]; t [+4.00, +4.00] | {same} | {same} |" in text
     assert Path("calibration.png").stat().st_size > 10_000
     assert Path("tables.md").read_text() == text
 
