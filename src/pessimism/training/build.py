@@ -141,7 +141,7 @@ def build_agent(
     actor, critic = build_networks(config, obs_shape[0], action_size, streams.weights)
     critic.precision = config.precision
     if config.precision != "float32" and config.compile and (reason := refusal(critic, learning["td_loss"])):
-        raise UserError(f"--precision {config.precision} is for the update in C++ with AMX: {reason}")
+        raise UserError(f"--precision {config.precision} is for the update in C++: {reason}")
     learner = critic_learner(critic, pessimism, compile=options["compile"], **learning)
     return SACAgent(actor=actor, learner=learner, **options)
 
