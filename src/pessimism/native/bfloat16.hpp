@@ -16,6 +16,7 @@ namespace bfloat16 {
 
 constexpr Index BLOCK = 2 * LANES;             // columns of a block of sums
 constexpr Index HEIGHT = (REGISTERS - 4) / 2;  // and its rows; 4 registers are left for the operands
+constexpr Index AHEAD = 32;                    // lines
 static_assert(BLOCK == CHUNK, "a left operand is one panel");
 
 // Pairs of terms are kept as floats of the same size, which are never read as such.
@@ -50,43 +51,58 @@ class Operand {
     Memory memory;
     float* data = nullptr;
 
-    // Up to sixteen numbers of a line in memory, times their factors; zeros after its end and after the last line.
-    static __m512 some(const Matrix& m, Index line, Index from) {
-        const Index lines = m.transposed ? m.columns : m.rows, width = m.transposed ? m.rows : m.columns;
-        if (line >= lines || from >= width) return _mm512_setzero_ps();
-        const auto inside = __mmask16((1 << std::min(LANES, width - from)) - 1);
-        __m512 value = _mm512_maskz_loadu_ps(inside, m.data + line * m.line + from);
-        if (m.by_column) value *= _mm512_maskz_loadu_ps(inside, m.by_column + from);
-        return m.by_line ? value * m.by_line[line] : value;
-    }
+    // Sixteen columns of the lines in memory, times their factors; what is outside the matrix is zero.
+    struct Strip {
+        const float *data, *by_line;
+        Index line, lines;
+        __mmask16 inside;
+        __m512 by_column;
 
-    // Two lines in memory make one of pairs.
+        Strip(const Matrix& m, Index column)
+            : data(m.data + column), by_line(m.by_line), line(m.line), lines(m.transposed ? m.columns : m.rows),
+              inside(first_lanes((m.transposed ? m.rows : m.columns) - column)),
+              by_column(m.by_column ? _mm512_maskz_loadu_ps(inside, m.by_column + column) : all(1)) {}
+
+        static __mmask16 first_lanes(Index count) { return __mmask16((1 << std::clamp(count, Index(0), LANES)) - 1); }
+
+        __m512 operator[](Index n) const {
+            if (n >= lines) return _mm512_setzero_ps();
+            const __m512 value = _mm512_maskz_loadu_ps(inside, data + n * line) * by_column;
+            return by_line ? value * by_line[n] : value;
+        }
+    };
+
+    // Two lines in memory make one of pairs. Lines are far apart and may be in the third-level cache: asked for ahead.
     void copy_panel(const Matrix& m, Index index) const {
         const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(LANES));
         const __m512i in_turns = _mm512_or_si512(first, _mm512_slli_epi32(second, 16));
+        const auto rounded = [&](const Strip& strip, Index line) {
+            const __m512bh both = _mm512_cvtne2ps_pbh(strip[line + 1], strip[line]);
+            return (Vector)_mm512_permutexvar_epi16(in_turns, (__m512i)both);
+        };
+        const Strip left(m, index * BLOCK), right(m, index * BLOCK + LANES);
         float* to = data + index * BLOCK * pairs;
-        for (Index pair = 0; pair < pairs; pair++, to += BLOCK)
-            for (Index side = 0; side < BLOCK; side += LANES) {
-                const Index column = index * BLOCK + side;
-                const __m512bh both = _mm512_cvtne2ps_pbh(some(m, 2 * pair + 1, column), some(m, 2 * pair, column));
-                store(to + side, (Vector)_mm512_permutexvar_epi16(in_turns, (__m512i)both));
-            }
+        for (Index pair = 0; pair < pairs; pair++, to += BLOCK) {
+            for (Index line : {2 * pair, 2 * pair + 1}) prefetch(left.data + (line + AHEAD) * m.line, BLOCK);
+            store(to, rounded(left, 2 * pair));
+            store(to + LANES, rounded(right, 2 * pair));
+        }
     }
 
     // A line in memory holds the terms of a column: its pairs are there already.
     void transpose_panel(const Matrix& m, Index index) const {
-        for (Index side = 0; side < BLOCK; side += LANES)
-            for (Index pair = 0; pair < pairs; pair += LANES) {
+        for (Index pair = 0; pair < pairs; pair += LANES) {
+            const Strip low(m, 2 * pair), high(m, 2 * pair + LANES);
+            for (Index side = 0; side < BLOCK; side += LANES) {
+                const Index line = index * BLOCK + side;
                 Vector tile[LANES];
-                for (Index n = 0; n < LANES; n++) {
-                    const Index line = index * BLOCK + side + n, term = 2 * pair;
-                    tile[n] = (Vector)_mm512_cvtne2ps_pbh(some(m, line, term + LANES), some(m, line, term));
-                }
+                for (Index n = 0; n < LANES; n++) tile[n] = (Vector)_mm512_cvtne2ps_pbh(high[line + n], low[line + n]);
                 transpose(tile);
                 float* to = data + (index * pairs + pair) * BLOCK + side;
                 for (Index n = 0; n < std::min(LANES, pairs - pair); n++) store(to + n * BLOCK, tile[n]);
             }
+        }
     }
 };
 
