@@ -6,7 +6,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from learners import needs_library, needs_tiles
+from learners import needs_bfloat16, needs_library
 from pessimism.agents.critic_learner import NativeLearner
 from pessimism.config.resolve import resolved
 from pessimism.errors import UserError
@@ -18,7 +18,7 @@ from pessimism.types import Batch
 ASKED = {"env": "Hopper-v4", "precision": "bfloat16", "target_entropy": -3.0, "critic": {"hidden": 32}}
 
 
-@needs_tiles
+@needs_bfloat16
 def test_an_agent_learns_with_products_of_bfloat16():
     states = []
     for precision in ("float32", "bfloat16"):
@@ -36,16 +36,16 @@ def test_an_agent_learns_with_products_of_bfloat16():
 
 
 @needs_library
-def test_a_processor_without_amx_refuses_in_one_line(monkeypatch):
-    library = dataclasses.replace(load(), tiles=False)
+def test_a_processor_without_bfloat16_refuses_in_one_line(monkeypatch):
+    library = dataclasses.replace(load(), tiles=False, pairs=False)
     monkeypatch.setattr(critic, "load", lambda: library)
-    with pytest.raises(UserError, match="--precision bfloat16 .* the processor has no AMX"):
+    with pytest.raises(UserError, match="--precision bfloat16 .* the processor has neither AMX nor AVX512_BF16"):
         build_agent(resolved("gpl-sac", ASKED), (5,), 3)
 
 
 @needs_library
 def test_a_run_of_another_machine_can_be_looked_at(monkeypatch):
-    library = dataclasses.replace(load(), tiles=False)
+    library = dataclasses.replace(load(), tiles=False, pairs=False)
     monkeypatch.setattr(critic, "load", lambda: library)
     config = resolved("gpl-sac", ASKED).model_copy(update={"compile": False})  # as for evaluation and videos
     assert not isinstance(build_agent(config, (5,), 3).learner, NativeLearner)

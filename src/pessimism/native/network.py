@@ -57,7 +57,7 @@ class PolicyNetwork:
             hidden=hidden,
             atoms=outputs,
             threads=torch.get_num_threads(),
-            tiles=self.tiles,
+            tiles=int(self.tiles),
             parts=parts_of("float32", tiles=self.tiles),
             online=pointers(in_slots(parameters)),
         )
