@@ -2,8 +2,8 @@
 
 python studies/bfloat16/study.py OUT     (needs a processor with AMX or AVX512_BF16; writes OUT/returns.csv)
 
-Every pair of runs differs in `--precision` alone. `instructions` is what multiplies bfloat16 numbers here, `processor`
-the processor time of the whole run, in seconds.
+Every pair of runs differs in `--precision` alone. `instructions` is what multiplies bfloat16 numbers here,
+`processor` the processor time of the whole run, in seconds.
 """
 
 import csv

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pessimism.native.library import NO_BFLOAT16, NoLibraryError, load
+from pessimism.native import products
+from pessimism.native.library import load
 from pessimism.native.problem import SLOTS, Problem, in_slots, parts_of, pointer, pointers
 from pessimism.nn.critic import EnsembleCritic, ResidualCritic
 from pessimism.nn.ensemble import EnsembleLinear, ResidualBlock
@@ -28,16 +29,7 @@ def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
         "it knows the squared error of one atom and the quantiles' Huber loss": _constants(td_loss, head.shape[-1]),
     }
     reason = next((text for text, met in conditions.items() if not met), None)
-    if reason is not None:
-        return reason
-    try:
-        library = load()  # last, as it may have to build the library
-    except NoLibraryError as error:
-        return str(error)
-    if critic.precision == "bfloat16" and not library.bfloat16:
-        return NO_BFLOAT16
-    enough = library.parallel or torch.get_num_threads() == 1
-    return None if enough else "the compiler has no OpenMP: --threads 1 would take it"
+    return reason or products.refusal(critic.precision)  # last, as it may have to build the library
 
 
 def covered(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor]) -> bool:

@@ -131,4 +131,6 @@ EXPORT void learn(const Problem* p, const float* x, const float* target, float r
 }
 
 // Products of two stacks of matrices, for what is not a critic of the above.
-EXPORT void batched_product(const Batched* p) { vectors::multiply(*p); }
+EXPORT void batched_product(const Batched* p) {
+    p->rounded ? multiply_stacks<bfloat16::Products>(*p) : multiply_stacks<vectors::Products>(*p);
+}

@@ -26,8 +26,6 @@ OPTIONAL = (
 )
 VECTORS = {"__AVX512F__": "AVX-512", "__AVX2__": "AVX2", "__AVX__": "AVX", "__ARM_NEON": "NEON", "__SSE2__": "SSE2"}
 
-NO_BFLOAT16 = "the processor has neither AMX nor AVX512_BF16, which multiply bfloat16 numbers"
-
 
 @dataclass(frozen=True)
 class Library:
