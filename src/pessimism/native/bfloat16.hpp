@@ -16,7 +16,7 @@ namespace bfloat16 {
 
 constexpr Index BLOCK = 2 * LANES;             // columns of a block of sums
 constexpr Index HEIGHT = (REGISTERS - 4) / 2;  // and its rows; 4 registers are left for the operands
-constexpr Index AHEAD = 32;                    // lines
+constexpr Index AHEAD = 32;                    // lines that are asked for before they are packed
 static_assert(BLOCK == CHUNK, "a left operand is one panel");
 
 // Pairs of terms are kept as floats of the same size, which are never read as such.
