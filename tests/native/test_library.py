@@ -68,7 +68,6 @@ def test_a_home_that_cannot_be_written_to_is_not_an_error(monkeypatch, tmp_path)
     assert library._cache().parent == tmp_path
 
 
-@needs_library
 @pytest.mark.parametrize("target", ["x86-64", "haswell", "skylake-avx512", "cooperlake", "sapphirerapids"])
 @pytest.mark.parametrize("command", ["g++", "clang++"])
 def test_the_source_compiles_for_processors_that_are_not_here(command, target):
