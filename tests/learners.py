@@ -13,11 +13,13 @@ from pessimism.values import squared_td_loss
 
 TAU, ACT = 0.01, 3
 try:
-    TILES, MISSING = library.load().tiles, ""
+    TILES, PAIRS, MISSING = library.load().tiles, library.load().pairs, ""
 except library.NoLibraryError as error:
-    TILES, MISSING = False, str(error)
+    TILES, PAIRS, MISSING = False, False, str(error)
 needs_library = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 needs_tiles = pytest.mark.skipif(not TILES, reason="the processor has no AMX")
+needs_pairs = pytest.mark.skipif(not PAIRS, reason="the processor has no AVX512_BF16")
+needs_bfloat16 = pytest.mark.skipif(not (TILES or PAIRS), reason="the processor has neither AMX nor AVX512_BF16")
 needs_avx2 = pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="the processor has no AVX2"
 )
@@ -29,6 +31,19 @@ WAYS = [
     pytest.param(("native", True), id="tiles", marks=needs_tiles),
 ]
 products = pytest.mark.parametrize("way", WAYS)  # an instruction set, and whether its tiles are used
+ROUNDED_WAYS = [
+    pytest.param(("native", False), id="vectors", marks=needs_pairs),
+    pytest.param(("native", True), id="tiles", marks=needs_tiles),
+]
+rounded_products = pytest.mark.parametrize("way", ROUNDED_WAYS)  # of bfloat16
+in_each_precision = pytest.mark.parametrize(
+    ("way", "precision"),
+    [
+        pytest.param(*way.values, precision, id=f"{way.id}-{precision}", marks=way.marks)
+        for precision, ways in (("float32", WAYS), ("bfloat16", ROUNDED_WAYS))
+        for way in ways
+    ],
+)
 
 
 class Learner:

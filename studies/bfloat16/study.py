@@ -1,8 +1,9 @@
 """What products of bfloat16 cost in return: Hopper-v4, 5 plain critics, 5 updates per step, 3 seeds.
 
-python studies/bfloat16/study.py OUT     (needs a processor with AMX; writes OUT/returns.csv)
+python studies/bfloat16/study.py OUT     (needs a processor with AMX or AVX512_BF16; writes OUT/returns.csv)
 
-Every pair of runs differs in `--precision` alone. `processor` is the processor time of the whole run, in seconds.
+Every pair of runs differs in `--precision` alone. `instructions` is what multiplies bfloat16 numbers here,
+`processor` the processor time of the whole run, in seconds.
 """
 
 import csv
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 
 from pessimism.config.resolve import resolved
+from pessimism.native.library import load
 from pessimism.training.run import run
 
 STEPS, SEEDS, PRECISIONS = 3000, (0, 1, 2), ("float32", "bfloat16")
@@ -46,13 +48,14 @@ def rows(path: Path) -> list[dict[str, float]]:
 
 def main(out: Path) -> None:
     """Run all pairs and write the table."""
-    lines = []
+    lines, instructions = [], "AMX" if load().tiles else "AVX512_BF16"
     for seed in SEEDS:
         for precision in PRECISIONS:
             path, started = out / f"{precision}-{seed}", time.process_time()
             run(resolved("gpl-sac", SETTINGS | {"seed": seed, "precision": precision}), path)
             spent = round(time.process_time() - started, 1)
-            lines += [{"precision": precision, "seed": seed, "processor": spent, **row} for row in rows(path)]
+            fixed = {"instructions": instructions, "precision": precision, "seed": seed, "processor": spent}
+            lines += [fixed | row for row in rows(path)]
             with (out / "returns.csv").open("w", newline="") as file:
                 writer = csv.DictWriter(file, lines[0])
                 writer.writeheader()

@@ -448,7 +448,7 @@ def label(value):
 def test_setting_reaches_its_object(path, wire, monkeypatch):
     monkeypatch.setattr("pessimism.training.sinks.WandbSink", FakeWandbSink)
     monkeypatch.setattr(critic_learner, "covered", lambda critic, td_loss: False)
-    monkeypatch.setattr("pessimism.training.build.refusal", lambda critic, td_loss: None)
+    monkeypatch.setattr("pessimism.training.build.refusal", lambda precision: None)
     monkeypatch.setattr("pessimism.training.recorder.check_same", lambda *arguments: None)
     if path == "compile" and compiler() is None:
         pytest.skip("needs a C++ compiler")

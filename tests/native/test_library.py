@@ -68,8 +68,7 @@ def test_a_home_that_cannot_be_written_to_is_not_an_error(monkeypatch, tmp_path)
     assert library._cache().parent == tmp_path
 
 
-@needs_library
-@pytest.mark.parametrize("target", ["x86-64", "haswell", "skylake-avx512", "sapphirerapids"])
+@pytest.mark.parametrize("target", ["x86-64", "haswell", "skylake-avx512", "cooperlake", "sapphirerapids"])
 @pytest.mark.parametrize("command", ["g++", "clang++"])
 def test_the_source_compiles_for_processors_that_are_not_here(command, target):
     if shutil.which(command) is None:
@@ -85,12 +84,13 @@ def test_the_source_compiles_for_processors_that_are_not_here(command, target):
     ("changes", "found", "note"),
     [
         ({"tiles": True}, "AMX", "--precision bfloat16 works"),
+        ({"tiles": False, "pairs": True}, "AVX-512", "--precision bfloat16 works"),
         ({"tiles": False, "vectors": "NEON"}, "NEON", "quantiles"),
         ({"tiles": False, "vectors": "AVX2", "parallel": False}, "AVX2, one thread", "--threads 1"),
     ],
 )
 def test_doctor_says_what_the_update_was_built_for(changes, found, note, monkeypatch):
-    made = library.Library(None, library.SOURCE, "AVX-512", True, True)
+    made = library.Library(None, library.SOURCE, "AVX-512", tiles=True, pairs=False, parallel=True)
     monkeypatch.setattr(doctor, "load", lambda: dataclasses.replace(made, **changes))
     assert doctor._native()[0] == found
     assert note in doctor._native()[1]

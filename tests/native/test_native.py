@@ -5,7 +5,16 @@ from functools import partial
 import pytest
 import torch
 
-from learners import ACT, Learner, assert_same_updates, draw, needs_library, needs_tiles, products
+from learners import (
+    ACT,
+    Learner,
+    assert_same_updates,
+    draw,
+    in_each_precision,
+    needs_library,
+    needs_tiles,
+    products,
+)
 from pessimism.agents.critic_learner import CriticLearner, NativeLearner
 from pessimism.agents.sac import SACAgent
 from pessimism.native.critic import covered, refusal
@@ -94,25 +103,13 @@ def test_products_in_parts_are_no_less_exact_than_float32():
     assert ours <= theirs
 
 
-@needs_tiles
-@pytest.mark.parametrize("build", FORMS)
-def test_products_of_bfloat16_round_to_its_digits(build):
-    learner = Learner(build, 4, 23, 64, precision="bfloat16")
-    exact, given = learner.copied(torch.float64), draw(0, 64, 23)
-    wanted = exact.torch_step(*(x.double() for x in given))
-    for one, two in zip(learner.native_step(*given), wanted, strict=True):
-        off = (one.double() - two).square().mean().sqrt() / two.square().mean().sqrt()
-        assert 1e-5 < off < 2**-6  # the digits of bfloat16, 8 of them, and not those of float32
-    for name, value in learner.state().items():  # the weights themselves keep all digits
-        torch.testing.assert_close(value.double(), exact.state()[name].double(), atol=2e-3, rtol=2e-2, msg=name)
-
-
 @needs_library
-@products
+@in_each_precision
 @pytest.mark.parametrize("atoms", [1, 5])
-def test_what_is_not_finite_is_not_hidden(way, atoms):
+def test_what_is_not_finite_is_not_hidden(way, precision, atoms):
     td_loss = squared_td_loss if atoms == 1 else quantile_huber_loss
-    learner = Learner(partial(plain_critic, atoms=atoms), 2, 7, 32, way, td_loss=td_loss)
+    build = partial(plain_critic, atoms=atoms)
+    learner = Learner(build, 2, 7, 32, way, td_loss=td_loss, precision=precision)
     obs, action, target = draw(0, 8, 7, atoms)
     obs[3, 0], obs[4, 0] = float("nan"), float("inf")
     inputs = torch.cat([obs, action], dim=-1)
@@ -124,12 +121,12 @@ def test_what_is_not_finite_is_not_hidden(way, atoms):
 
 
 @needs_library
-@products
+@in_each_precision
 @pytest.mark.parametrize(("members", "atoms"), [(5, 1), (2, 1), (1, 4)])
-def test_the_number_of_threads_does_not_change_a_bit(way, members, atoms):
+def test_the_number_of_threads_does_not_change_a_bit(way, precision, members, atoms):
     build = partial(residual_critic, atoms=atoms)
     td_loss = squared_td_loss if atoms == 1 else quantile_huber_loss
-    start = Learner(build, members, 11, 64, way, td_loss=td_loss)
+    start = Learner(build, members, 11, 64, way, td_loss=td_loss, precision=precision)
     threads, states = torch.get_num_threads(), []
     for count in (1, 2, 5):  # members that are shared evenly, unevenly, and by several threads each
         one = start.copied(torch.float32)  # as drawn once: how a matrix is made orthogonal depends on threads
@@ -143,9 +140,9 @@ def test_the_number_of_threads_does_not_change_a_bit(way, members, atoms):
 
 
 @needs_library
-@products
-def test_values_come_with_the_update_before_them(way):
-    one, two = (Learner(residual_critic, 3, 9, 32, way) for _ in range(2))
+@in_each_precision
+def test_values_come_with_the_update_before_them(way, precision):
+    one, two = (Learner(residual_critic, 3, 9, 32, way, precision=precision) for _ in range(2))
     (obs, action, target), following = draw(0, 40, 9), torch.randn(40, 9)
     *_, ahead = one.native.learn(torch.cat([obs, action], dim=-1), target, following)
     two.native_step(obs, action, target)

@@ -6,11 +6,11 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from learners import needs_library, needs_tiles
-from pessimism.agents.critic_learner import NativeLearner
+from learners import needs_bfloat16, needs_library
+from pessimism.agents.critic_learner import CompiledLearner, NativeLearner
 from pessimism.config.resolve import resolved
 from pessimism.errors import UserError
-from pessimism.native import critic
+from pessimism.native import products
 from pessimism.native.library import load
 from pessimism.training.build import build_agent
 from pessimism.types import Batch
@@ -18,12 +18,16 @@ from pessimism.types import Batch
 ASKED = {"env": "Hopper-v4", "precision": "bfloat16", "target_entropy": -3.0, "critic": {"hidden": 32}}
 
 
-@needs_tiles
-def test_an_agent_learns_with_products_of_bfloat16():
+@needs_bfloat16
+@pytest.mark.parametrize(
+    ("preset", "learner"),
+    [("gpl-sac", NativeLearner), pytest.param("gpl-xqc", CompiledLearner, marks=pytest.mark.slow)],
+)
+def test_an_agent_learns_with_products_of_bfloat16(preset, learner):
     states = []
     for precision in ("float32", "bfloat16"):
-        agent = build_agent(resolved("gpl-sac", ASKED | {"precision": precision}), (5,), 3)
-        assert isinstance(agent.learner, NativeLearner)
+        agent = build_agent(resolved(preset, ASKED | {"precision": precision}), (5,), 3)
+        assert isinstance(agent.learner, learner)
         torch.manual_seed(0)
         obs, action, reward, next_obs = (torch.randn(2, 9, n) for n in (5, 3, 1, 5))
         agent.update(Batch(obs, action.tanh(), reward, torch.full_like(reward, 0.99), next_obs), 1)
@@ -36,17 +40,17 @@ def test_an_agent_learns_with_products_of_bfloat16():
 
 
 @needs_library
-def test_a_processor_without_amx_refuses_in_one_line(monkeypatch):
-    library = dataclasses.replace(load(), tiles=False)
-    monkeypatch.setattr(critic, "load", lambda: library)
-    with pytest.raises(UserError, match="--precision bfloat16 .* the processor has no AMX"):
+def test_a_processor_without_bfloat16_refuses_in_one_line(monkeypatch):
+    library = dataclasses.replace(load(), tiles=False, pairs=False)
+    monkeypatch.setattr(products, "load", lambda: library)
+    with pytest.raises(UserError, match="--precision bfloat16 .* the processor has neither AMX nor AVX512_BF16"):
         build_agent(resolved("gpl-sac", ASKED), (5,), 3)
 
 
 @needs_library
 def test_a_run_of_another_machine_can_be_looked_at(monkeypatch):
-    library = dataclasses.replace(load(), tiles=False)
-    monkeypatch.setattr(critic, "load", lambda: library)
+    library = dataclasses.replace(load(), tiles=False, pairs=False)
+    monkeypatch.setattr(products, "load", lambda: library)
     config = resolved("gpl-sac", ASKED).model_copy(update={"compile": False})  # as for evaluation and videos
     assert not isinstance(build_agent(config, (5,), 3).learner, NativeLearner)
 

@@ -122,7 +122,7 @@ class CompiledLearner(CriticLearner):
 
     def __init__(self, critic: EnsembleCritic, pessimism: Pessimism, **options: Unpack[LearnerOptions]) -> None:
         super().__init__(critic, pessimism, **options)
-        self.graph = compiled(super().update, critic.head.weight.device)
+        self.graph = compiled(super().update, critic.head.weight.device, critic.precision)
 
     def update(self, batch: Batch, next_action: Tensor, bonus: Tensor) -> CriticStep:
         """Run the graph."""

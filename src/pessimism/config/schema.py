@@ -167,7 +167,7 @@ class Config(Settings):
     compile: bool = setting(True, "compile the update (first update takes some seconds longer)")
     precision: Literal["float32", "bfloat16"] = setting(
         "float32",
-        "of the products in the critics' update; bfloat16 needs a processor with AMX, weights stay float32",
+        "of the products in the critics' update; bfloat16 needs AMX or AVX512_BF16, weights stay float32",
     )
     threads: int = setting(0, "CPU threads; 0: torch's default", ge=0, le=MOST_THREADS)
     device: Literal["cpu", "cuda"] = setting("cpu", "where the networks are")

@@ -22,14 +22,15 @@ struct Stack {
 
 extern "C" struct Batched {  // mirrored by ctypes
     Index members, rows, inner, columns, threads;
+    Index rounded;  // whether operands are rounded to bfloat16
     Stack left, right;
     float* result;  // [members, rows, columns]
 };
 
-namespace vectors {
-
 // Some rows of one product. Where a line of the result is no multiple of CHUNK, it is computed aside and copied.
-inline void multiply_rows(const Batched& p, Index n, Range rows, const Right& right, Left& left, Memory& memory) {
+template <class Products>
+void multiply_rows(const Batched& p, Index n, Range rows, const typename Products::Right& right,
+                   typename Products::Left& left, Memory& memory) {
     const Matrix a = p.left.at(n, p.rows, p.inner).strip(rows.begin, rows.count());
     const Index line = padded(p.columns);
     float* result = p.result + (n * p.rows + rows.begin) * p.columns;
@@ -40,9 +41,10 @@ inline void multiply_rows(const Batched& p, Index n, Range rows, const Right& ri
 }
 
 // Each sum is computed by one thread from its first term to its last: results do not depend on the number of threads.
-inline void multiply(const Batched& p) {
+template <class Products>
+void multiply_stacks(const Batched& p) {
     struct Space {
-        Right right;
+        typename Products::Right right;
         Barrier barrier;
     };
     thread_local std::vector<std::unique_ptr<Space>> all_spaces;  // kept between calls
@@ -52,7 +54,7 @@ inline void multiply(const Batched& p) {
     std::fegetenv(&mode);
 #pragma omp parallel num_threads(int(p.threads))
     {
-        thread_local Left left;
+        thread_local typename Products::Left left;
         thread_local Memory memory;
         std::fesetenv(&mode);
         const Teams teams(p.members, omp_get_num_threads());
@@ -64,11 +66,9 @@ inline void multiply(const Batched& p) {
                 space.right.set(p.right.at(n, p.inner, p.columns), team);
                 const Range mine = team.share(chunks_of(p.rows));
                 for (Index c = mine.begin; c < mine.end; c++)
-                    multiply_rows(p, n, {c * CHUNK, std::min(p.rows, (c + 1) * CHUNK)}, space.right, left, memory);
+                    multiply_rows<Products>(p, n, {c * CHUNK, std::min(p.rows, (c + 1) * CHUNK)}, space.right, left, memory);
                 team.wait();
             }
         }
     }
 }
-
-}  // namespace vectors

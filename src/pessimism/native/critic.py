@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pessimism.native.library import NoLibraryError, load
-from pessimism.native.problem import PARTS, SLOTS, Problem, in_slots, pointer, pointers
+from pessimism.native import products
+from pessimism.native.library import load
+from pessimism.native.problem import SLOTS, Problem, in_slots, parts_of, pointer, pointers
 from pessimism.nn.critic import EnsembleCritic, ResidualCritic
 from pessimism.nn.ensemble import EnsembleLinear, ResidualBlock
 from pessimism.nn.optim import Adam
@@ -28,16 +29,7 @@ def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
         "it knows the squared error of one atom and the quantiles' Huber loss": _constants(td_loss, head.shape[-1]),
     }
     reason = next((text for text, met in conditions.items() if not met), None)
-    if reason is not None:
-        return reason
-    try:
-        library = load()  # last, as it may have to build the library
-    except NoLibraryError as error:
-        return str(error)
-    if critic.precision == "bfloat16" and not library.tiles:
-        return "the processor has no AMX, which multiplies bfloat16 numbers"
-    enough = library.parallel or torch.get_num_threads() == 1
-    return None if enough else "the compiler has no OpenMP: --threads 1 would take it"
+    return reason or products.refusal(critic.precision)  # last, as it may have to build the library
 
 
 def covered(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor]) -> bool:
@@ -84,7 +76,8 @@ class CriticUpdate:
         block = critic.body[-1]
         norm_epsilon = block.norm.eps if isinstance(block, ResidualBlock) else 0.0
         self.library, self.optimizer = library, optimizer
-        self.parts = PARTS[critic.precision] if (library.tiles if tiles is None else tiles) else 0
+        tiles = library.tiles if tiles is None else tiles
+        self.products = (int(tiles), parts_of(critic.precision, tiles=tiles))
         self.problem, self.key = Problem(), (0, 0, 0, 0, 0)
         self.members, self.hidden, self.atoms = critic.head.weight.shape
         first, second = optimizer.betas
@@ -155,7 +148,7 @@ class CriticUpdate:
         if key != self.key:
             self.key, (_, batch, width, _, threads) = key, key
             atoms = (self.atoms, targets if self.quantiles else 0)
-            sizes = (self.members, batch, width, self.hidden, *atoms, threads, self.parts)
+            sizes = (self.members, batch, width, self.hidden, *atoms, threads, *self.products)
             self.problem = Problem(*sizes, *map(pointers, self.tensors), *self.constants)
         return ctypes.byref(self.problem)
 

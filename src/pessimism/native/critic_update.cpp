@@ -5,7 +5,8 @@
 // backward, Adam, spectral projection, Polyak average), where batched products would stream all members through memory
 // between any two of these steps.
 //
-// How matrices are multiplied depends on the processor: with its vectors (products.hpp) or its tiles (amx.hpp).
+// How matrices are multiplied depends on the processor and on the precision: with its vectors, as float32 (products.hpp) or
+// as bfloat16 (bfloat16.hpp), or with its tiles (amx.hpp).
 //
 // Both critics are one network here. With h = relu(x W1 + b1), z = relu(f(h) W2 + b2), per transition and atom:
 //   plain:    f(h) = h,             value = z . V + c
@@ -25,6 +26,13 @@
 #else
 namespace amx = vectors;
 #define HAS_TILES false
+#endif
+#ifdef __AVX512BF16__
+#include "bfloat16.hpp"
+#define HAS_PAIRS true
+#else
+namespace bfloat16 = vectors;
+#define HAS_PAIRS false
 #endif
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -71,7 +79,9 @@ void for_members_by(const Problem& p, Index kept, Body body) {
 // Call `body(n, member)` for each member, with space to keep the activations of so many rows.
 template <class Body>
 void for_members(const Problem& p, Index kept, Body body) {
-    p.parts ? for_members_by<amx::Products>(p, kept, body) : for_members_by<vectors::Products>(p, kept, body);
+    if (p.tiles) for_members_by<amx::Products>(p, kept, body);
+    else if (p.parts) for_members_by<bfloat16::Products>(p, kept, body);
+    else for_members_by<vectors::Products>(p, kept, body);
 }
 
 }  // namespace
@@ -83,6 +93,8 @@ EXPORT bool has_tiles() {
     return false;
 #endif
 }
+
+EXPORT bool has_pairs() { return HAS_PAIRS; }
 
 EXPORT bool is_parallel() { return PARALLEL; }
 
@@ -119,4 +131,6 @@ EXPORT void learn(const Problem* p, const float* x, const float* target, float r
 }
 
 // Products of two stacks of matrices, for what is not a critic of the above.
-EXPORT void batched_product(const Batched* p) { vectors::multiply(*p); }
+EXPORT void batched_product(const Batched* p) {
+    p->rounded ? multiply_stacks<bfloat16::Products>(*p) : multiply_stacks<vectors::Products>(*p);
+}

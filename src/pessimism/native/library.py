@@ -35,12 +35,18 @@ class Library:
     path: Path
     vectors: str  # the widest that the source was compiled for
     tiles: bool  # AMX: the processor has them, and the operating system allows them
+    pairs: bool  # AVX512_BF16: vectors multiply bfloat16 numbers, two at a time
     parallel: bool  # with OpenMP
 
     @property
     def instructions(self) -> str:
         """What products are computed with."""
         return "AMX" if self.tiles else self.vectors
+
+    @property
+    def bfloat16(self) -> bool:
+        """Whether there are products of bfloat16 numbers."""
+        return self.tiles or self.pairs
 
 
 class NoLibraryError(Exception):
@@ -60,9 +66,11 @@ def load(target: str = "native") -> Library:
     except (OSError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
         raise NoLibraryError(f"the C++ source does not build: {reason.strip().splitlines()[0]}") from None
-    functions.has_tiles.restype = functions.is_parallel.restype = ctypes.c_bool
+    answers = (functions.has_tiles, functions.has_pairs, functions.is_parallel)
+    for answer in answers:
+        answer.restype = ctypes.c_bool
     vectors = next((name for macro, name in VECTORS.items() if macro in macros), "vectors of 128 bits")
-    return Library(functions, path, vectors, functions.has_tiles(), functions.is_parallel())
+    return Library(functions, path, vectors, *(answer() for answer in answers))
 
 
 def is_built(target: str = "native") -> bool:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.native.library import load
-from pessimism.native.problem import PARTS, Problem, in_slots, pointer, pointers
+from pessimism.native.problem import Problem, in_slots, parts_of, pointer, pointers
 
 LAYERS = [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
 
@@ -37,7 +37,7 @@ class PolicyNetwork:
         target: str = "native",  # another instruction set, for tests
     ) -> None:
         self.library, self.layers = load(target), _linear(net)
-        self.parts = PARTS["float32"] if (self.library.tiles if tiles is None else tiles) else 0
+        self.tiles = self.library.tiles if tiles is None else tiles
         # torch stores matrices as [outputs, inputs], C++ reads [inputs, outputs]; filled anew in each call
         self.matrices = [torch.empty(layer.in_features, layer.out_features) for layer in self.layers]
 
@@ -57,7 +57,8 @@ class PolicyNetwork:
             hidden=hidden,
             atoms=outputs,
             threads=torch.get_num_threads(),
-            parts=self.parts,
+            tiles=int(self.tiles),
+            parts=parts_of("float32", tiles=self.tiles),
             online=pointers(in_slots(parameters)),
         )
         self.library.functions.online_values(ctypes.byref(problem), pointer(rows), pointer(values))

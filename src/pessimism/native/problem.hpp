@@ -11,7 +11,8 @@ extern "C" struct Problem {  // mirrored by ctypes
     Index members, batch, inputs, hidden, atoms;
     Index targets;   // atoms of the target: the loss is the quantiles' Huber loss, or squared if this is 0
     Index threads;
-    Index parts;     // bfloat16 parts of a float in the processor's tiles, 3 or 1; 0: vectors
+    Index tiles;     // whether the processor's tiles multiply, else its vectors
+    Index parts;     // bfloat16 numbers that stand for a float in a product: 3 or 1 in tiles, 1 or 0 (the float) in vectors
     float *online[PARAMETERS], *averaged[PARAMETERS], *means[PARAMETERS], *squares[PARAMETERS];
     float *left[PARAMETERS], *right[PARAMETERS];  // singular vectors of the matrices that are projected, else null
     float loss_scale, kappa;

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
+from pessimism.nn.critic import Precision
+
 SLOTS = 10  # parameters of a residual critic; a plain one has no layer norm (2, 3) and no outer layer (6, 7)
 PLAIN_SLOTS = (0, 1, 4, 5, 8, 9)
-PARTS = {"float32": 3, "bfloat16": 1}  # bfloat16 numbers that a float is cut into for AMX
-SIZES = ("members", "batch", "inputs", "hidden", "atoms", "targets", "threads", "parts")
+SIZES = ("members", "batch", "inputs", "hidden", "atoms", "targets", "threads", "tiles", "parts")
 CONSTANTS = ("loss_scale", "kappa", "norm_epsilon", "first_rate", "second_rate", "second_decay", "epsilon", "tau")
 Pointers = ctypes.c_void_p * SLOTS
 
@@ -21,6 +22,13 @@ class Problem(ctypes.Structure):
         *((name, Pointers) for name in ("online", "averaged", "means", "squares", "left", "right")),
         *((name, ctypes.c_float) for name in CONSTANTS),
     )
+
+
+def parts_of(precision: Precision, *, tiles: bool) -> int:
+    """Return how many bfloat16 numbers stand for a float in a product; 0: the float itself."""
+    if precision == "bfloat16":
+        return 1
+    return 3 if tiles else 0
 
 
 def in_slots(tensors: Sequence[Tensor]) -> list[Tensor | None]:

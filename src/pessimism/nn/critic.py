@@ -11,7 +11,7 @@ from pessimism.nn.encoder import Trunk
 from pessimism.nn.ensemble import EnsembleLinear, ResidualBlock, SpectralForm, SpectralLinear, product, xavier_
 from pessimism.values import Atoms, Values
 
-Precision = Literal["float32", "bfloat16"]  # of the products in the C++ update
+Precision = Literal["float32", "bfloat16"]  # of the products in the critics' update
 LAST_GAIN = 0.01 * math.sqrt(2)  # author's code: first estimates are close to zero
 
 

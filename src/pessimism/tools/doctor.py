@@ -74,7 +74,7 @@ def _native() -> tuple[str, str]:
         return "no", f"{error}; updates go through torch, slower"
     if not library.parallel:
         return f"{library.instructions}, one thread", NO_OPENMP.format(library.path)
-    return library.instructions, COVERED + (HALF if library.tiles else "")
+    return library.instructions, COVERED + (HALF if library.bfloat16 else "")
 
 
 def _renderers() -> Iterator[tuple[str, str, str]]:

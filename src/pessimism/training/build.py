@@ -25,7 +25,7 @@ from pessimism.models.dynamics import DynamicsEnsemble
 from pessimism.models.fitting import fit
 from pessimism.models.rollouts import ModelReplay, RolloutPlan
 from pessimism.models.termination import termination
-from pessimism.native.critic import refusal
+from pessimism.native.products import refusal
 from pessimism.nn.actor import NoisyActor, PixelActor, SquashedGaussianActor, VectorActor
 from pessimism.nn.compilation import compiler
 from pessimism.nn.critic import EnsembleCritic, PixelCritic
@@ -140,8 +140,8 @@ def build_agent(
     options, learning = _agent_options(config, streams), _learner_options(config)
     actor, critic = build_networks(config, obs_shape[0], action_size, streams.weights)
     critic.precision = config.precision
-    if config.precision != "float32" and config.compile and (reason := refusal(critic, learning["td_loss"])):
-        raise UserError(f"--precision {config.precision} is for the update in C++ with AMX: {reason}")
+    if config.precision != "float32" and config.compile and (reason := refusal(config.precision)):
+        raise UserError(f"--precision {config.precision} is for products in C++: {reason}")
     learner = critic_learner(critic, pessimism, compile=options["compile"], **learning)
     return SACAgent(actor=actor, learner=learner, **options)
 
