@@ -9,6 +9,7 @@ from learners import ACT, Learner, assert_same_updates, draw, needs_library, nee
 from pessimism.agents.critic_learner import CriticLearner, NativeLearner
 from pessimism.agents.sac import SACAgent
 from pessimism.native.critic import covered, refusal
+from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.actor import SquashedGaussianActor
 from pessimism.nn.critic import plain_critic, residual_critic
 from pessimism.strategies import LearnedPenalty
@@ -24,7 +25,13 @@ SIZES = [  # members, batch, inputs, hidden
     (2, 65, 9, 40),
     (3, 50, 4, 17),
 ]
-FORMS = [plain_critic, residual_critic, partial(residual_critic, spectral="none")]
+FORMS = [
+    pytest.param(plain_critic, id="plain"),
+    pytest.param(residual_critic, id="residual"),
+    pytest.param(partial(residual_critic, spectral="none"), id="residual-free"),
+    pytest.param(partial(DroQCritic, dropout=0.0), id="normalised"),
+    pytest.param(partial(DroQCritic, dropout=0.3), id="dropout"),
+]
 
 
 @needs_library
@@ -60,7 +67,7 @@ def test_values_have_a_gradient_to_their_inputs(build, atoms, sizes, way):
     obs, action, _ = draw(0, batch, inputs)
     given = torch.cat([obs, action], dim=-1).requires_grad_()
     wanted = given.detach().double().requires_grad_()
-    values, exact_values = learner.native.values(given), exact.critic(wanted[:, :-ACT], wanted[:, -ACT:])
+    values, exact_values = learner.native.values(given), exact.critic.judged(wanted[:, :-ACT], wanted[:, -ACT:])
     torch.testing.assert_close(values.double(), exact_values, atol=1e-5, rtol=1e-5)
     ours, theirs = (
         torch.autograd.grad((x * slopes).sum(), y)[0] for x, y in ((values, given), (exact_values, wanted))

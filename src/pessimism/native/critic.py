@@ -1,7 +1,7 @@
 """The critics' TD-learning in C++: `critic_update.cpp` on the tensors of torch's modules, in place."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,13 +9,25 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.native.library import NoLibraryError, load
-from pessimism.native.problem import PARTS, SLOTS, Problem, in_slots, pointer, pointers
+from pessimism.native.problem import (
+    NORMALISED_SLOTS,
+    PARTS,
+    PLAIN_SLOTS,
+    RESIDUAL_SLOTS,
+    Masks,
+    Problem,
+    Streams,
+    in_slots,
+    pointer,
+    pointers,
+)
+from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.critic import EnsembleCritic, ResidualCritic
-from pessimism.nn.ensemble import EnsembleLinear, ResidualBlock
+from pessimism.nn.ensemble import EnsembleDropout, EnsembleLayerNorm, EnsembleLinear
 from pessimism.nn.optim import Adam
 from pessimism.values import quantile_huber_loss, squared_td_loss
 
-MATRICES = (4, 6)  # the square ones, inner and outer
+MATRICES = (4, 8)  # the square ones, inner and outer
 
 
 def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor]) -> str | None:
@@ -24,7 +36,8 @@ def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
     conditions = {
         "it runs on processors only": head.device.type == "cpu",
         "it computes in float32 only": head.dtype == torch.float32,
-        "it knows two hidden layers, or one residual block with projected or no spectral norms": _is_known(critic),
+        "it knows two hidden layers, with DroQ's LayerNorm and dropout or without, and one residual block with "
+        "projected or no spectral norms": _is_known(critic),
         "it knows the squared error of one atom and the quantiles' Huber loss": _constants(td_loss, head.shape[-1]),
     }
     reason = next((text for text, met in conditions.items() if not met), None)
@@ -48,6 +61,8 @@ def covered(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
 def _is_known(critic: EnsembleCritic) -> bool:
     if isinstance(critic, ResidualCritic):
         return all(layer.form == "projection" for layer in critic.spectral)
+    if type(critic) is DroQCritic:
+        return True
     layers = [type(layer) for layer in critic.body]
     return type(critic) is EnsembleCritic and layers == [EnsembleLinear, nn.ReLU, EnsembleLinear, nn.ReLU]
 
@@ -81,33 +96,44 @@ class CriticUpdate:
         target: str = "native",  # another instruction set, for tests
     ) -> None:
         library = load(target)
-        block = critic.body[-1]
-        norm_epsilon = block.norm.eps if isinstance(block, ResidualBlock) else 0.0
+        norms = [layer for layer in critic.body.modules() if isinstance(layer, EnsembleLayerNorm)]
+        self.dropouts, averaged_dropouts = _dropouts(critic), _dropouts(averaged)
         self.library, self.optimizer = library, optimizer
         self.parts = PARTS[critic.precision] if (library.tiles if tiles is None else tiles) else 0
         self.problem, self.key = Problem(), (0, 0, 0, 0, 0)
+        self.samples = critic.samples if isinstance(critic, DroQCritic) else 1
+        rate = self.dropouts[0].rate if self.dropouts else 0.0
+        self.drop_below = round(rate * 2**31)  # as in EnsembleDropout
         self.members, self.hidden, self.atoms = critic.head.weight.shape
         first, second = optimizer.betas
         loss = _constants(td_loss, self.atoms)
         assert loss is not None, td_loss
         self.quantiles = loss[1] > 0
-        self.constants = (*loss, norm_epsilon, 1 - first, 1 - second, second, optimizer.eps, tau)
+        norm_epsilon = norms[0].eps if norms else 0.0
+        adam = (1 - first, 1 - second, second, optimizer.eps)
+        self.constants = (*loss, norm_epsilon, *adam, tau, 1 / (1 - rate))
+        weights = (critic.parameters(), averaged.parameters(), optimizer.means, optimizer.squares)
+        singular = ([getattr(layer, side) for layer in critic.spectral] for side in ("left", "right"))
         self.tensors = [
-            *(in_slots(list(tensors)) for tensors in (critic.parameters(), averaged.parameters())),
-            *(in_slots(tensors) for tensors in (optimizer.means, optimizer.squares)),
-            *(_vectors([getattr(layer, side) for layer in critic.spectral]) for side in ("left", "right")),
+            *(in_slots(tensors, _slots(critic)) for tensors in weights),
+            *(in_slots(vectors, MATRICES if vectors else ()) for vectors in singular),
+        ]
+        self.streams = [
+            [tensor for layer in layers for tensor in (layer.key, layer.calls)]
+            for layers in (self.dropouts, averaged_dropouts)
         ]
 
     def target_values(self, inputs: Tensor) -> Tensor:
-        """[B, obs + act] -> [N, B, K], of the averaged critics."""
-        values = self._values(inputs)
-        self.library.functions.target_values(self._problem(inputs, 0), pointer(inputs), pointer(values))
-        return values
+        """[B, obs + act] -> [N, B, K], of the averaged critics; under M masks [N * M, B, K]."""
+        rows = inputs.repeat(self.samples, 1)  # [M * B, obs + act]
+        values = self._values(rows)
+        self.library.functions.target_values(self._problem(rows, 0), pointer(rows), pointer(values))
+        return values.view(-1, len(inputs), self.atoms)
 
     def values(self, inputs: Tensor) -> Tensor:
-        """[B, obs + act] -> [N, B, K], of the critics themselves, with a gradient to the inputs alone."""
-        values: Tensor = _Values.apply(inputs, self)
-        return values
+        """Return the same of the critics themselves, with a gradient to the inputs alone."""
+        values: Tensor = _Values.apply(inputs.repeat(self.samples, 1), self)
+        return values.view(-1, len(inputs), self.atoms)
 
     def learn(
         self, inputs: Tensor, target: Tensor, next_inputs: Tensor | None = None
@@ -117,6 +143,8 @@ class CriticUpdate:
         The third is what `target_values` would now return for `next_inputs` [B, obs + act].
         """
         target, values, losses = target.contiguous(), self._values(inputs), torch.empty(self.members)
+        if next_inputs is not None and self.samples > 1:  # a batch of another size
+            return *self.learn(inputs, target)[:2], self.target_values(next_inputs)
         next_values = None if next_inputs is None else self._values(next_inputs)
         mean_scale, square_scale = self.optimizer.advance().tolist()
         rate = ctypes.c_float(self.optimizer.lr * mean_scale)
@@ -132,17 +160,21 @@ class CriticUpdate:
         )
         return losses.sum(), values, next_values
 
-    def _online_values(self, inputs: Tensor) -> Tensor:
-        values = self._values(inputs)
-        self.library.functions.online_values(self._problem(inputs, 0), pointer(inputs), pointer(values))
-        return values
+    def _online_values(self, inputs: Tensor) -> tuple[Tensor, "ctypes.Array[ctypes.c_uint32]"]:
+        """Return the values, and the masks that they were computed under."""
+        values, masks = self._values(inputs), Masks()
+        self.library.functions.online_values(self._problem(inputs, 0), pointer(inputs), pointer(values), masks)
+        return values, masks
 
-    def _input_gradient(self, inputs: Tensor, slopes: Tensor) -> Tensor:
+    def _input_gradient(
+        self, inputs: Tensor, masks: "ctypes.Array[ctypes.c_uint32]", slopes: Tensor
+    ) -> Tensor:
         """Return the gradient of sum(slopes values): slopes [N, B, K] -> [B, obs + act]."""
         slopes, values = slopes.contiguous(), self._values(inputs)
         gradients = torch.empty(self.members, *inputs.shape)  # summed in order, whatever the number of threads
         self.library.functions.input_gradient(
-            self._problem(inputs, 0), pointer(inputs), pointer(slopes), pointer(values), pointer(gradients)
+            *(self._problem(inputs, 0), masks, pointer(inputs)),
+            *(pointer(slopes), pointer(values), pointer(gradients)),
         )
         return gradients.sum(dim=0)
 
@@ -155,8 +187,9 @@ class CriticUpdate:
         if key != self.key:
             self.key, (_, batch, width, _, threads) = key, key
             atoms = (self.atoms, targets if self.quantiles else 0)
-            sizes = (self.members, batch, width, self.hidden, *atoms, threads, self.parts)
-            self.problem = Problem(*sizes, *map(pointers, self.tensors), *self.constants)
+            sizes = (self.members, batch, width, self.hidden, *atoms, threads, self.parts, self.drop_below)
+            streams = (Streams(*map(pointer, stream)) for stream in self.streams)
+            self.problem = Problem(*sizes, *map(pointers, self.tensors), *streams, *self.constants)
         return ctypes.byref(self.problem)
 
 
@@ -167,15 +200,21 @@ class _Values(torch.autograd.Function):
     def forward(context: Any, inputs: Tensor, update: CriticUpdate) -> Tensor:  # noqa: ANN401
         context.save_for_backward(inputs)
         context.update = update
-        return update._online_values(inputs)
+        values, context.masks = update._online_values(inputs)
+        return values
 
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
         (inputs,) = context.saved_tensors
-        return context.update._input_gradient(inputs, *slopes), None
+        return context.update._input_gradient(inputs, context.masks, *slopes), None
 
 
-def _vectors(tensors: Sequence[Tensor]) -> list[Tensor | None]:
-    """Put singular vectors into the places of their matrices."""
-    vectors = dict(zip(MATRICES, tensors, strict=False))
-    return [vectors.get(slot) for slot in range(SLOTS)]
+def _slots(critic: EnsembleCritic) -> tuple[int, ...]:
+    """Return the places of a critic's parameters."""
+    if isinstance(critic, ResidualCritic):
+        return RESIDUAL_SLOTS
+    return NORMALISED_SLOTS if isinstance(critic, DroQCritic) else PLAIN_SLOTS
+
+
+def _dropouts(critic: EnsembleCritic) -> list[EnsembleDropout]:
+    return [layer for layer in critic.body if isinstance(layer, EnsembleDropout)]

@@ -7,9 +7,10 @@
 //
 // How matrices are multiplied depends on the processor: with its vectors (products.hpp) or its tiles (amx.hpp).
 //
-// Both critics are one network here. With h = relu(x W1 + b1), z = relu(f(h) W2 + b2), per transition and atom:
-//   plain:    f(h) = h,             value = z . V + c
-//   residual: f(h) = layer norm,    value = z . (W3 V) + (h + b3) . V + c
+// All critics are one network here. With h = a(x W1 + b1), z = a(f(h) W2 + b2), per transition and atom:
+//   plain:      a = relu,                      f(h) = h,           value = z . V + c
+//   residual:   a = relu,                      f(h) = layer norm,  value = z . (W3 V) + (h + b3) . V + c
+//   normalised: a = dropout, layer norm, relu, f(h) = h,           value = z . V + c
 // As the values are few, the outer matrix W3 only ever meets vectors: so do its gradients, of low rank.
 
 #include <cfenv>
@@ -89,20 +90,25 @@ EXPORT bool is_parallel() { return PARALLEL; }
 // x [batch, inputs] -> values [members, batch, atoms] of the averaged networks.
 EXPORT void target_values(const Problem* p, const float* x, float* values) {
     const Index size = p->batch * p->atoms;
-    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->averaged, x, values + n * size); });
+    const Masks masks = Masks::next(p->averaged_streams);
+    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->averaged, masks, x, values + n * size); });
 }
 
-// The same of the networks themselves, as the policy climbs them; and of the policy's own network, as one member.
-EXPORT void online_values(const Problem* p, const float* x, float* values) {
+// The same of the networks themselves, as the policy climbs them; and of the policy's own network, as one member. Leaves
+// the masks of dropout.
+EXPORT void online_values(const Problem* p, const float* x, float* values, Masks* masks) {
     const Index size = p->batch * p->atoms;
-    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->online, x, values + n * size); });
+    *masks = Masks::next(p->online_streams);
+    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->online, *masks, x, values + n * size); });
 }
 
-// The gradient [members, batch, inputs] of sum(slopes values), for slopes [members, batch, atoms], and the values.
-EXPORT void input_gradient(const Problem* p, const float* x, const float* slopes, float* values, float* gradient) {
+// The gradient [members, batch, inputs] of sum(slopes values), for slopes [members, batch, atoms], and the values, under
+// the masks that `online_values` left.
+EXPORT void input_gradient(const Problem* p, const Masks* masks, const float* x, const float* slopes, float* values,
+                           float* gradient) {
     const Index size = p->batch * p->atoms, width = p->batch * p->inputs;
     for_members(*p, p->batch, [&](Index n, auto member) {
-        member.input_gradient(x, slopes + n * size, values + n * size, gradient + n * width);
+        member.input_gradient(*masks, x, slopes + n * size, values + n * size, gradient + n * width);
     });
 }
 
@@ -112,9 +118,10 @@ EXPORT void input_gradient(const Problem* p, const float* x, const float* slopes
 EXPORT void learn(const Problem* p, const float* x, const float* target, float rate, float square_scale,
                   float* values, float* losses, const float* next_x, float* next_values) {
     const Index size = p->batch * p->atoms;
+    const Masks masks = Masks::next(p->online_streams), next_masks = next_x ? Masks::next(p->averaged_streams) : Masks{};
     for_members(*p, p->batch, [&](Index n, auto member) {
-        member.learn(x, target, rate, square_scale, values + n * size, losses + n);
-        if (next_x) member.evaluate(p->averaged, next_x, next_values + n * size);
+        member.learn(masks, x, target, rate, square_scale, values + n * size, losses + n);
+        if (next_x) member.evaluate(p->averaged, next_masks, next_x, next_values + n * size);
     });
 }
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.native.library import load
-from pessimism.native.problem import PARTS, Problem, in_slots, pointer, pointers
+from pessimism.native.problem import PARTS, PLAIN_SLOTS, Masks, Problem, in_slots, pointer, pointers
 
 LAYERS = [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
 
@@ -58,7 +58,7 @@ class PolicyNetwork:
             atoms=outputs,
             threads=torch.get_num_threads(),
             parts=self.parts,
-            online=pointers(in_slots(parameters)),
+            online=pointers(in_slots(parameters, PLAIN_SLOTS)),
         )
-        self.library.functions.online_values(ctypes.byref(problem), pointer(rows), pointer(values))
+        self.library.functions.online_values(ctypes.byref(problem), pointer(rows), pointer(values), Masks())
         return values.view(*inputs.shape[:-1], outputs)

@@ -38,7 +38,7 @@ struct Sums {
     Sums() = default;
     Sums(Parts& parts, Index size, Index atoms) {
         begin = parts.take(0);
-        for (int parameter : {FIRST_BIAS, GAIN, SHIFT, INNER_BIAS, OUTER_BIAS}) by[parameter] = parts.take(size);
+        for (int parameter : VECTORS) by[parameter] = parts.take(size);
         by[HEAD] = parts.take(atoms * size);
         by_hidden = parts.take(atoms * size);
         by[HEAD_BIAS] = parts.take(atoms);
@@ -53,7 +53,7 @@ struct Workspace {
     typename Products::Right first_layer, square_layer;
     vectors::Choices choices;                   // which units are active, if products choose
     float *first, *normal, *hidden, *gradient;  // [kept rows, stride]
-    float *centre, *scale;                      // [batch]
+    float *centre, *scale;                      // [2 norms, batch]
     float* errors;                              // [kept rows, atoms]
     std::array<float*, PARAMETERS> vector;      // the network's vectors, padded with zeros; the head as [atoms, size]
     float *readout, *offset;                    // [atoms, size], [atoms]: what the square layer's units and 1 count
@@ -85,7 +85,7 @@ struct Workspace {
         Parts parts(start);
         const Index size = padded(p.hidden), rows = std::max(kept, threads * CHUNK) + CHUNK;
         for (float** lines : {&first, &normal, &hidden, &gradient}) *lines = parts.take(rows * stride_of(p.hidden));
-        for (float** column : {&centre, &scale}) *column = parts.take(p.batch);
+        for (float** column : {&centre, &scale}) *column = parts.take(2 * p.batch);
         errors = parts.take(kept * p.atoms);
         for (float*& part : vector) part = parts.take(size * p.atoms);
         for (float** part : {&readout, &offset}) *part = parts.take(size * p.atoms);
