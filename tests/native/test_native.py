@@ -9,8 +9,8 @@ from learners import ACT, Learner, assert_same_updates, draw, needs_library, nee
 from pessimism.agents.critic_learner import CriticLearner, NativeLearner
 from pessimism.agents.sac import SACAgent
 from pessimism.native.critic import covered, refusal
-from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.actor import SquashedGaussianActor
+from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.critic import plain_critic, residual_critic
 from pessimism.strategies import LearnedPenalty
 from pessimism.types import Batch

@@ -96,31 +96,22 @@ class CriticUpdate:
         target: str = "native",  # another instruction set, for tests
     ) -> None:
         library = load(target)
-        norms = [layer for layer in critic.body.modules() if isinstance(layer, EnsembleLayerNorm)]
-        self.dropouts, averaged_dropouts = _dropouts(critic), _dropouts(averaged)
         self.library, self.optimizer = library, optimizer
         self.parts = PARTS[critic.precision] if (library.tiles if tiles is None else tiles) else 0
         self.problem, self.key = Problem(), (0, 0, 0, 0, 0)
         self.samples = critic.samples if isinstance(critic, DroQCritic) else 1
-        rate = self.dropouts[0].rate if self.dropouts else 0.0
+        rate = next((layer.rate for layer in _dropouts(critic)), 0.0)
         self.drop_below = round(rate * 2**31)  # as in EnsembleDropout
         self.members, self.hidden, self.atoms = critic.head.weight.shape
         first, second = optimizer.betas
         loss = _constants(td_loss, self.atoms)
         assert loss is not None, td_loss
         self.quantiles = loss[1] > 0
-        norm_epsilon = norms[0].eps if norms else 0.0
         adam = (1 - first, 1 - second, second, optimizer.eps)
-        self.constants = (*loss, norm_epsilon, *adam, tau, 1 / (1 - rate))
-        weights = (critic.parameters(), averaged.parameters(), optimizer.means, optimizer.squares)
-        singular = ([getattr(layer, side) for layer in critic.spectral] for side in ("left", "right"))
-        self.tensors = [
-            *(in_slots(tensors, _slots(critic)) for tensors in weights),
-            *(in_slots(vectors, MATRICES if vectors else ()) for vectors in singular),
-        ]
+        self.constants = (*loss, _norm_epsilon(critic), *adam, tau, 1 / (1 - rate))
+        self.tensors = [*_weights(critic, averaged, optimizer), *_singular_vectors(critic)]
         self.streams = [
-            [tensor for layer in layers for tensor in (layer.key, layer.calls)]
-            for layers in (self.dropouts, averaged_dropouts)
+            [x for layer in _dropouts(one) for x in (layer.key, layer.calls)] for one in (critic, averaged)
         ]
 
     def target_values(self, inputs: Tensor) -> Tensor:
@@ -166,9 +157,7 @@ class CriticUpdate:
         self.library.functions.online_values(self._problem(inputs, 0), pointer(inputs), pointer(values), masks)
         return values, masks
 
-    def _input_gradient(
-        self, inputs: Tensor, masks: "ctypes.Array[ctypes.c_uint32]", slopes: Tensor
-    ) -> Tensor:
+    def _input_gradient(self, inputs: Tensor, masks: "ctypes.Array[ctypes.c_uint32]", slopes: Tensor) -> Tensor:
         """Return the gradient of sum(slopes values): slopes [N, B, K] -> [B, obs + act]."""
         slopes, values = slopes.contiguous(), self._values(inputs)
         gradients = torch.empty(self.members, *inputs.shape)  # summed in order, whatever the number of threads
@@ -209,11 +198,22 @@ class _Values(torch.autograd.Function):
         return context.update._input_gradient(inputs, context.masks, *slopes), None
 
 
-def _slots(critic: EnsembleCritic) -> tuple[int, ...]:
-    """Return the places of a critic's parameters."""
-    if isinstance(critic, ResidualCritic):
-        return RESIDUAL_SLOTS
-    return NORMALISED_SLOTS if isinstance(critic, DroQCritic) else PLAIN_SLOTS
+def _weights(critic: EnsembleCritic, averaged: EnsembleCritic, optimizer: Adam) -> list[list[Tensor | None]]:
+    """Return parameters, their averages and Adam's two moments, in the places that C++ has for them."""
+    places = NORMALISED_SLOTS if isinstance(critic, DroQCritic) else PLAIN_SLOTS
+    places = RESIDUAL_SLOTS if isinstance(critic, ResidualCritic) else places
+    groups = (critic.parameters(), averaged.parameters(), optimizer.means, optimizer.squares)
+    return [in_slots(tensors, places) for tensors in groups]
+
+
+def _singular_vectors(critic: EnsembleCritic) -> list[list[Tensor | None]]:
+    """Return left and right singular vectors, in the places of their matrices."""
+    places = MATRICES if critic.spectral else ()
+    return [in_slots([getattr(layer, side) for layer in critic.spectral], places) for side in ("left", "right")]
+
+
+def _norm_epsilon(critic: EnsembleCritic) -> float:
+    return next((layer.eps for layer in critic.body.modules() if isinstance(layer, EnsembleLayerNorm)), 0.0)
 
 
 def _dropouts(critic: EnsembleCritic) -> list[EnsembleDropout]:

@@ -2,11 +2,10 @@
 
 #pragma once
 
+#include "layers.hpp"
 #include "loss.hpp"
-#include "rows.hpp"
 #include "team.hpp"
 #include "weights.hpp"
-#include "workspace.hpp"
 
 constexpr auto nothing = [](Index, Index) {};
 
@@ -14,9 +13,9 @@ template <class Products>
 class Member {
   public:
     Member(const Problem& problem, Index index, Workspace<Products>& space, Scratch<Products>& scratch, const Team& team)
-        : p(problem), n(index), w(space), own(scratch), team(team), weights(problem, index), size(padded(p.hidden)),
-          stride(stride_of(p.hidden)), residual(problem.residual()), normalised(problem.normalised()),
-          folded(p.atoms == 1 && !normalised) {}
+        : p(problem), n(index), w(space), own(scratch), team(team), weights(problem, index),
+          layers(problem, index, space, scratch.units), size(padded(p.hidden)), stride(stride_of(p.hidden)),
+          residual(layers.residual), folded(layers.folded) {}
 
     // Values of the network with the given weights, under the masks of its dropout, if any.
     void evaluate(float* const* tensors, const Masks& masks, const float* x, float* values) {
@@ -48,7 +47,7 @@ class Member {
         };
         forward(p.online, masks, x, values, true, [&](Index c, Range rows) { backward_head(c, rows, loss_gradient); });
         backward_square();
-        Matrix inputs(square_inputs(), p.batch, p.hidden, stride);
+        Matrix inputs(layers.square_inputs(), p.batch, p.hidden, stride);
         inputs.by_line = folded ? w.errors : nullptr;
         update_matrix(INNER, inputs, active(), folded ? w.readout : nullptr);
         update_matrix(FIRST, {x, p.batch, p.inputs}, {w.gradient, p.batch, p.hidden, stride}, nullptr);
@@ -71,29 +70,12 @@ class Member {
     Scratch<Products>& own;
     const Team& team;
     Weights weights;
+    Layers layers;
     const Index size, stride;  // of a line, without and with the space to the next
-    const bool residual, normalised;
-    const bool folded;  // is the gradient before the square layer's ReLU that of one atom, a mask between two factors?
+    const bool residual, folded;
     float* const* net = nullptr;
-    Masks masks{};
 
     float* of(int parameter) const { return weights.of(net, parameter); }
-    float* square_inputs() const { return residual || normalised ? w.normal : w.first; }
-
-    LayerNorm norm(int gain, int shift, Index layer) const {
-        float *centre = w.centre + layer * p.batch, *scale = w.scale + layer * p.batch;
-        return {w.vector[gain], w.vector[shift], w.inside, centre, scale, size, p.hidden, p.norm_epsilon};
-    }
-    LayerNorm first_norm() const { return norm(GAIN, SHIFT, 0); }
-    LayerNorm inner_norm() const { return norm(INNER_GAIN, INNER_SHIFT, 1); }
-
-    // Call `body(factors)` with the dropout of a layer's row.
-    template <class Body>
-    void with_dropout(Index layer, Index b, Body body) const {
-        if (!p.drop_below) return body([](Index) { return all(1); });
-        const uint32_t place = uint32_t((n * p.batch + b) * p.hidden);
-        body(Dropout(masks.seeds[layer] + place, p.drop_below, p.kept_scale));
-    }
 
     // Which of the square layer's units are positive, once `backward_head` has said so; if not folded, the gradient of
     // the layer's sums.
@@ -128,7 +110,7 @@ class Member {
     template <class After>
     void forward(float* const* tensors, const Masks& masks, const float* x, float* values, bool keep, After after) {
         net = tensors;
-        this->masks = masks;
+        layers.masks = masks;
         copy_vectors();
         w.first_layer.set({of(FIRST), p.inputs, p.hidden}, team, p.parts);
         w.square_layer.set({of(INNER), p.hidden, p.hidden}, team, p.parts);
@@ -136,37 +118,15 @@ class Member {
             const Index start = (keep ? rows.begin : team.rank * CHUNK) * stride;
             float *first = w.first + start, *hidden = w.hidden + start;
             multiply({x + rows.begin * p.inputs, rows.count(), p.inputs}, w.first_layer, first, nothing);
-            for (Index b = 0; b < rows.count(); b++) activate_first(rows.begin + b, start + b * stride);
-            multiply({square_inputs() + start, rows.count(), p.hidden, stride}, w.square_layer, hidden, nothing);
+            for (Index b = 0; b < rows.count(); b++) layers.activate_first(rows.begin + b, start + b * stride);
+            multiply({layers.square_inputs() + start, rows.count(), p.hidden, stride}, w.square_layer, hidden, nothing);
             for (Index b = 0; b < rows.count(); b++) {
-                const float* units = activate_square(rows.begin + b, hidden + b * stride);
-                read_out(first + b * stride, units, values + (rows.begin + b) * p.atoms);
+                float* to = values + (rows.begin + b) * p.atoms;
+                layers.activate_square(rows.begin + b, hidden + b * stride, first + b * stride, to);
             }
             after(c, rows);
         });
     }
-
-    // From the first layer's sums, which are at `start`, to what the square layer is given.
-    void activate_first(Index b, Index start) const {
-        float *first = w.first + start, *normal = w.normal + start;
-        if (normalised) {
-            with_dropout(0, b, [&](auto factors) { bias_drop(first, w.vector[FIRST_BIAS], size, factors); });
-            return first_norm().forward(b, first, normal, relu);
-        }
-        bias_relu(first, w.vector[FIRST_BIAS], size);
-        if (residual) first_norm().forward(b, first, normal, [](Vector value) { return value; });
-    }
-
-    // From the square layer's sums to its units. Where these are normalised the sums are kept, and the units are the
-    // thread's own.
-    const float* activate_square(Index b, float* row) const {
-        if (!normalised) return bias_relu(row, w.vector[INNER_BIAS], size), row;
-        with_dropout(1, b, [&](auto factors) { bias_drop(row, w.vector[INNER_BIAS], size, factors); });
-        inner_norm().forward(b, row, own_units(b), relu);
-        return own_units(b);
-    }
-
-    float* own_units(Index b) const { return own.rows + b % CHUNK * stride; }
 
     // The network's vectors, padded, and what the head makes of the square layer's units.
     void copy_vectors() {
@@ -192,68 +152,15 @@ class Member {
             }
     }
 
-    void read_out(const float* first, const float* hidden, float* values) const {
-        for (Index k = 0; k < p.atoms; k++) {
-            values[k] = dot(hidden, w.readout + k * size, size) + w.offset[k];
-            if (residual) values[k] += dot(first, w.vector[HEAD] + k * size, size);
-        }
-    }
-
-    // From the loss, whose value and gradient `slope` knows, to the square layer. With one atom the gradient before its
-    // ReLU is error[b] readout[j] where the unit is active, else 0: zeros and ones take the place of the activations, and
-    // the factors come in where they cost nothing. With several, or where a layer norm follows, the gradient itself takes
-    // their place.
+    // From the loss, whose value and gradient `slope` knows, to the square layer's sums.
     template <class Slope>
     void backward_head(Index c, Range rows, Slope slope) {
         const Sums sums = w.sums(p, c);
         std::fill(sums.begin, sums.end, 0.f);
         for (Index b = rows.begin; b < rows.end; b++) {
-            float *row = w.hidden + b * stride, *errors = w.errors + b * p.atoms;
-            const float* units = normalised ? own_units(b) : row;
-            *sums.loss += slope(b, errors);
-            for (Index k = 0; k < p.atoms; k++) {
-                sums.by[HEAD_BIAS][k] += errors[k];
-                add_scaled(sums.by_hidden + k * size, errors[k], units, size);
-                if (residual) add_scaled(sums.by[HEAD] + k * size, errors[k], w.first + b * stride, size);
-            }
-            if (normalised) backward_inner_norm(b, errors, sums);
-            else if (folded) mark_active(row, *errors, sums.by[INNER_BIAS]);
-            else to_gradient(row, errors, sums.by[INNER_BIAS]);
+            *sums.loss += slope(b, w.errors + b * p.atoms);
+            layers.backward_head(b, sums);
         }
-    }
-
-    void backward_inner_norm(Index b, const float* errors, const Sums& sums) const {
-        float *row = w.hidden + b * stride, *units = own_units(b), *by_bias = sums.by[INNER_BIAS];
-        const auto given = [&](Index j) { return positive(load(units + j), combined(w.readout + j, errors)); };
-        with_dropout(1, b, [&](auto factors) {
-            inner_norm().backward(b, row, units, sums.by[INNER_GAIN], sums.by[INNER_SHIFT], given, [&](Index j, Vector by) {
-                const Vector gradient = by * factors(j);
-                add(by_bias + j, gradient);
-                store(row + j, gradient);
-            });
-        });
-    }
-
-    void mark_active(float* row, float error, float* by_bias) const {
-        for (Index j = 0; j < size; j += LANES) {
-            const Vector active = positive(load(row + j), all(1));
-            add(by_bias + j, error * active);
-            store(row + j, active);
-        }
-    }
-
-    void to_gradient(float* row, const float* errors, float* by_bias) const {
-        for (Index j = 0; j < size; j += LANES) {
-            const Vector gradient = positive(load(row + j), combined(w.readout + j, errors));
-            add(by_bias + j, gradient);
-            store(row + j, gradient);
-        }
-    }
-
-    Vector combined(const float* lines, const float* errors) const {  // sum_k errors[k] lines[k]
-        Vector total = errors[0] * load(lines);
-        for (Index k = 1; k < p.atoms; k++) total += errors[k] * load(lines + k * size);
-        return total;
     }
 
     // Through the square layer, and back to the first layer's sums.
@@ -270,35 +177,8 @@ class Member {
             if (!chooses(active()))
                 multiply(active().strip(rows.begin, rows.count()), w.square_layer, w.gradient + rows.begin * stride, nothing);
             const Sums sums = w.sums(p, c);
-            for (Index b = rows.begin; b < rows.end; b++) backward_first(b, sums);
+            for (Index b = rows.begin; b < rows.end; b++) layers.backward_first(b, sums);
         });
-    }
-
-    // From the gradient of what the square layer is given, without the error where it is folded, to that of the first
-    // layer's sums, in place.
-    void backward_first(Index b, const Sums& sums) const {
-        float *row = w.gradient + b * stride, *by_bias = sums.by[FIRST_BIAS];
-        const float *first = w.first + b * stride, *normal = w.normal + b * stride, *errors = w.errors + b * p.atoms;
-        const float error = folded ? *errors : 1;
-        const auto put = [&](Index j, Vector gradient) {
-            store(row + j, gradient);
-            add(by_bias + j, gradient);
-        };
-        const auto put_active = [&](Index j, Vector gradient) { put(j, positive(load(first + j), gradient)); };
-        const auto through_norm = [&](auto given, auto put) {
-            first_norm().backward(b, first, row, sums.by[GAIN], sums.by[SHIFT], given, put);
-        };
-        if (normalised) {
-            const auto given = [&](Index j) { return positive(load(normal + j), load(row + j)); };
-            with_dropout(0, b, [&](auto factors) {
-                through_norm(given, [&](Index j, Vector by) { put(j, by * factors(j)); });
-            });
-        } else if (residual) {  // whose head also sees the first layer
-            const auto given = [&](Index j) { return error * load(row + j); };
-            through_norm(given, [&](Index j, Vector by) { put_active(j, by + combined(w.vector[HEAD] + j, errors)); });
-        } else {
-            for (Index j = 0; j < size; j += LANES) put_active(j, error * load(row + j));
-        }
     }
 
     // The weight gradient inputs^T gradients, times factors of its columns if any, some rows at a time. A chunk is used
@@ -367,7 +247,7 @@ class Member {
             float* slopes = own.next_rows;  // [atoms]
             for (Index i = rows.begin; i < rows.end; i++) {
                 for (Index k = 0; k < p.atoms; k++) slopes[k] = sums.by_hidden[k * size + i];
-                for (Index j = 0; j < size; j += LANES) store(own.rows + j, combined(w.vector[HEAD] + j, slopes));
+                for (Index j = 0; j < size; j += LANES) store(own.rows + j, layers.combined(w.vector[HEAD] + j, slopes));
                 weights.update_row(OUTER, i, own.rows, w.images + c * size);
             }
         });

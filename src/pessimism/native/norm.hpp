@@ -1,22 +1,12 @@
-// What happens to rows of activations between the products. A row is padded to whole vectors.
+// Layer normalisation of rows, which are padded to whole vectors.
 
 #pragma once
 
 #include "vectors.hpp"
 
-inline void bias_relu(float* row, const float* bias, Index size) {
-    for (Index j = 0; j < size; j += LANES) store(row + j, relu(load(row + j) + load(bias + j)));
-}
-
-// row = (row + bias) factors(j)
-template <class Factors>
-void bias_drop(float* row, const float* bias, Index size, Factors factors) {
-    for (Index j = 0; j < size; j += LANES) store(row + j, (load(row + j) + load(bias + j)) * factors(j));
-}
-
 inline void add(float* to, Vector value) { store(to, load(to) + value); }
 
-// Layer normalisation, out = (in - centre) scale gain + shift. Gain and shift are 0 in the padding.
+// out = (in - centre) scale gain + shift. Gain and shift are 0 in the padding.
 struct LayerNorm {
     const float *gain, *shift;
     const float* inside;    // 1, in the padding 0
