@@ -98,7 +98,7 @@ class CriticUpdate:
         library = load(target)
         self.library, self.optimizer = library, optimizer
         self.parts = PARTS[critic.precision] if (library.tiles if tiles is None else tiles) else 0
-        self.problem, self.key = Problem(), (0, 0, 0, 0, 0)
+        self.problems, self.place = dict[tuple[int, ...], Problem](), 0
         self.samples = critic.samples if isinstance(critic, DroQCritic) else 1
         rate = next((layer.rate for layer in _dropouts(critic)), 0.0)
         self.drop_below = round(rate * 2**31)  # as in EnsembleDropout
@@ -171,15 +171,27 @@ class CriticUpdate:
         return torch.empty(self.members, len(inputs), self.atoms)
 
     def _problem(self, inputs: Tensor, targets: int) -> "ctypes._CArgObject":
-        """Describe the tensors; again when the module's memory has changed since the last call."""
-        key = (self.optimizer.targets[0].data_ptr(), *inputs.shape, targets, torch.get_num_threads())
-        if key != self.key:
-            self.key, (_, batch, width, _, threads) = key, key
-            atoms = (self.atoms, targets if self.quantiles else 0)
-            sizes = (self.members, batch, width, self.hidden, *atoms, threads, self.parts, self.drop_below)
+        """Describe the tensors, once for each size, and anew when the module's memory has changed."""
+        place = self.optimizer.targets[0].data_ptr()
+        if place != self.place:
+            self.place, self.problems = place, {}
+        key = (*inputs.shape, targets if self.quantiles else 0, torch.get_num_threads())
+        if key not in self.problems:
+            batch, width, atoms, threads = key
+            sizes = (
+                self.members,
+                batch,
+                width,
+                self.hidden,
+                self.atoms,
+                atoms,
+                threads,
+                self.parts,
+                self.drop_below,
+            )
             streams = (Streams(*map(pointer, stream)) for stream in self.streams)
-            self.problem = Problem(*sizes, *map(pointers, self.tensors), *streams, *self.constants)
-        return ctypes.byref(self.problem)
+            self.problems[key] = Problem(*sizes, *map(pointers, self.tensors), *streams, *self.constants)
+        return ctypes.byref(self.problems[key])
 
 
 class _Values(torch.autograd.Function):

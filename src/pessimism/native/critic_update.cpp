@@ -46,7 +46,9 @@ void for_members_by(const Problem& p, Index kept, Body body) {
     std::fenv_t mode;  // whether denormal numbers count: as the caller has it, in all threads
     std::fegetenv(&mode);
     while (Index(spaces.size()) < p.members) spaces.push_back(std::make_unique<TeamSpace<Products>>());
-    std::atomic<Index> handed_out{0};  // one by one: a team that is held up by other programs takes fewer members
+    // The first members go to the same teams in each call, in whose caches they may still be. Others are handed out one
+    // by one: a team that is held up by other programs takes fewer of them.
+    std::atomic<Index> handed_out{0};
 #pragma omp parallel num_threads(int(p.threads))
     {
         thread_local Scratch<Products> scratch;
@@ -60,10 +62,10 @@ void for_members_by(const Problem& p, Index kept, Body body) {
             const Team team{omp_get_thread_num() % teams.size, teams.size, space.barrier};
             team.alone([&] { space.workspace.fit(p, kept, teams.size); });
             const auto next = [&] {
-                team.alone([&] { space.member = handed_out++; });
+                team.alone([&] { space.member = teams.count + handed_out++; });
                 return space.member;
             };
-            for (Index n = next(); n < p.members; n = next())
+            for (Index n = index; n < p.members; n = next())
                 body(n, Member<Products>(p, n, space.workspace, scratch, team));
         }
     }
