@@ -9,11 +9,11 @@ from learners import ACT, Learner, assert_same_updates, draw, needs_library, nee
 from pessimism.agents.critic_learner import CriticLearner, NativeLearner
 from pessimism.agents.sac import SACAgent
 from pessimism.config.resolve import resolved
-from pessimism.native.critic import covered, refusal
+from pessimism.native.critic import CriticUpdate, covered, refusal
 from pessimism.nn.actor import SquashedGaussianActor
 from pessimism.nn.backbones import DroQCritic, XQCCritic
 from pessimism.nn.critic import Pairs, plain_critic, residual_critic
-from pessimism.nn.ensemble import EnsembleDropout
+from pessimism.nn.ensemble import EnsembleDropout, hashed
 from pessimism.strategies import LearnedPenalty
 from pessimism.training.build import build_agent
 from pessimism.types import Batch
@@ -194,6 +194,26 @@ def test_a_gradient_is_that_of_the_masks_its_values_had():
     assert torch.equal(late, early)
     (other,) = torch.autograd.grad(two.native.values(inputs).sum(), inputs)
     assert not torch.allclose(other, early)
+
+
+@needs_library
+@products
+def test_a_unit_whose_number_is_the_limit_itself_is_kept(way):
+    learner = Learner(DROPPING, 2, 9, 32, way)
+    first, second = (layer for layer in learner.averaged.body if isinstance(layer, EnsembleDropout))
+    numbers = hashed(torch.arange(32, dtype=torch.int32) + hashed(hashed(first.calls + 1) + first.key)) & 0x7FFFFFFF
+    limit = next(number for number in numbers.tolist() if 0.2 < number / 2**31 < 0.6)
+    for layer in (first, second, *(one for one in learner.critic.body if isinstance(one, EnsembleDropout))):
+        layer.rate = limit / 2**31
+    native = CriticUpdate(
+        *(learner.critic, learner.averaged, learner.optimizer, 0.0, squared_td_loss), target=way[0], tiles=way[1]
+    )
+    inputs = torch.randn(1, 9)
+    pair = inputs[:, :-ACT], inputs[:, -ACT:]
+    ours = native.target_values(inputs)
+    for layer in (first, second):
+        layer.calls.zero_()
+    torch.testing.assert_close(ours, learner.averaged.judged(*pair), atol=1e-5, rtol=1e-5)
 
 
 @needs_library
