@@ -39,7 +39,7 @@ extern "C" struct Masks {  // mirrored by ctypes
 // takes less time than to keep them.
 class Dropout {
   public:
-    Dropout(uint32_t first, Index below, float scale) : below(int32_t(below)), scale((Mask)all(scale)) {
+    Dropout(uint32_t first, Index below, float scale) : below(int32_t(below) - Mask{}), scale((Mask)all(scale)) {
         uint32_t numbers[LANES];
         for (Index lane = 0; lane < LANES; lane++) numbers[lane] = first + uint32_t(lane);
         std::memcpy(&start, numbers, sizeof start);
@@ -52,6 +52,5 @@ class Dropout {
 
   private:
     Bits start;
-    int32_t below;
-    Mask scale;
+    Mask below, scale;
 };
