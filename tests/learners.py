@@ -8,6 +8,8 @@ import torch
 
 from pessimism.native import library
 from pessimism.native.critic import CriticUpdate
+from pessimism.nn.critic import Pairs
+from pessimism.nn.ensemble import EnsembleLayerNorm
 from pessimism.nn.optim import Adam, polyak_
 from pessimism.values import squared_td_loss
 
@@ -62,7 +64,7 @@ class Learner:
         self.start()
 
     def start(self):
-        self.averaged = copy.deepcopy(self.critic).requires_grad_(False)
+        self.averaged = self.critic.averaged()
         self.optimizer = Adam(self.critic.parameters(), 1e-3, eps=1e-3)  # large: no step of the sign of rounding
         target, tiles = self.way
         self.native = CriticUpdate(
@@ -78,8 +80,9 @@ class Learner:
 
     def torch_step(self, obs, action, target):
         """Return target critics' values, values and loss, as the eager agent computes them."""
-        next_values = self.averaged(obs, action)
-        values = self.critic(obs, action)
+        pairs = Pairs(obs, action, obs, action)
+        next_values = self.averaged.following(pairs)
+        values = self.critic.current(pairs)
         loss = self.td_loss(values, target)
         self.optimizer.minimise(loss)
         self.critic.normalise_()
@@ -109,20 +112,30 @@ def off_the_kinks(critic, transitions):
     Those that do are replaced by one that does not. At an inactive unit the gradient jumps, so that a difference
     of one rounding would grow to one of a whole transition's share.
     """
-    obs, action, _ = transitions
+    rows = torch.arange(len(transitions[0]))
+    for _ in range(5):  # under dropout a transition has another mask in another place
+        nearest = nearest_to_zero(critic, *transitions[:2])
+        safe = nearest > 2e-6
+        if safe.all():
+            break
+        transitions = [x[torch.where(safe, rows, nearest.argmax())] for x in transitions]
+    return transitions
+
+
+def nearest_to_zero(critic, obs, action):
+    """Return how near each transition's update brings a unit to the kink of its ReLU: [B]."""
+    critic = copy.deepcopy(critic)  # whose calls of dropout do not count
     nearest = torch.full((len(obs),), torch.inf, dtype=torch.float64)
 
     def note(layer, inputs, units):  # [N, B, hidden]
         torch.minimum(nearest, units.detach().abs().amin(dim=(0, 2)), out=nearest)
 
+    before = [layer for layer in critic.body if isinstance(layer, EnsembleLayerNorm)]
     second = critic.body[2]
-    hooks = [layer.register_forward_hook(note) for layer in (critic.body[0], getattr(second, "inner", second))]
-    critic(obs.double(), action.double())
-    for hook in hooks:
-        hook.remove()
-    rows = torch.arange(len(obs))
-    safe = rows[nearest > 2e-6]
-    return [x[torch.where(nearest > 2e-6, rows, safe[0])] for x in transitions]
+    for layer in before or (critic.body[0], getattr(second, "inner", second)):
+        layer.register_forward_hook(note)
+    critic.current(Pairs(*[x.double() for x in (obs, action, obs, action)]))
+    return nearest
 
 
 def assert_same_updates(fast, exact, given):

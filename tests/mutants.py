@@ -27,6 +27,8 @@ EAGER_RETURN = """  # which is updated once after these updates
             polyak_(self.target_critic, self.critic, self.tau)
         return Learned(step, batch.at(-1), bonus[-1], {})"""
 ROWS = "replay/test_prior_rows.py"
+DROPOUT = ("native/test_native.py::test_updates_agree_with_torch[(2, 7, 23, 64)-dropout-vectors]",)
+MASKS = ("native/test_native.py::test_a_gradient_is_that_of_the_masks_its_values_had",)
 TESTS_FAILED = 1  # pytest's exit code; others say that nothing was tested
 
 
@@ -122,6 +124,18 @@ MUTANTS = {
         "layer.weight.t()), layer.bias]",
         "layer.weight.t()), torch.zeros_like(layer.bias)]",
         ("native/test_network.py::test_next_actions_are_those_of_torch[gaussian]",),
+    ),
+    "C++: LayerNorm's gradient without its mean": Mutant(
+        "native/norm.hpp", "load(row + j) - mean - normal * slope", "load(row + j) - normal * slope", DROPOUT
+    ),
+    "C++: no dropout in the backward pass": Mutant(
+        "native/layers.hpp", "put(j, by * factors(j))", "put(j, by)", DROPOUT
+    ),
+    "C++: dropout's masks of the call before": Mutant(
+        "native/dropout.hpp", "hashed(hashed(uint32_t(*calls))", "hashed(hashed(uint32_t(*calls) - 1)", DROPOUT
+    ),
+    "C++: policy's gradient under other masks than its values": Mutant(
+        "native/critic.py", "(inputs, context.masks, *slopes)", "(inputs, Masks(), *slopes)", MASKS
     ),
     "lowest critic by its largest atom": Mutant(
         "values.py",

@@ -1,10 +1,11 @@
-"""Plain and residual critics whose products round their operands to bfloat16, in torch and double precision."""
+"""Critics whose products round their operands to bfloat16, in torch and double precision; without dropout."""
 
 from functools import partial
 
 import torch
 from torch import nn
 
+from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.ensemble import ResidualBlock
 
 
@@ -49,11 +50,13 @@ class ReadOut(torch.autograd.Function):
         return by_inputs, by_matrix, by_bias, units.mT @ errors
 
 
-def values(critic, obs, action):
+def values(critic, obs, action, masks=0):
     """[B, obs], [B, act] -> [N, B, K], as C++ computes them."""
     first, _, square, *_ = critic.body
     head = critic.head
     inputs = torch.cat([obs, action], dim=-1).expand(len(head.weight), -1, -1)
+    if isinstance(critic, DroQCritic):
+        return normalised_values(critic, inputs)
     hidden = (Product.apply(inputs, first.weight) + first.bias).relu()
     if isinstance(square, ResidualBlock):
         readout, beside = square.outer.weight @ head.weight, (hidden + square.outer.bias) @ head.weight + head.bias
@@ -65,10 +68,17 @@ def values(critic, obs, action):
     return (Product.apply(hidden, square.weight) + square.bias).relu() @ readout + beside
 
 
+def normalised_values(critic, hidden):  # [N, B, in]
+    """The same of critics with a LayerNorm before each ReLU."""
+    for linear, norm, relu in zip(*[iter(critic.body)] * 3, strict=True):
+        hidden = relu(norm(Product.apply(hidden, linear.weight) + linear.bias))
+    return hidden @ critic.head.weight + critic.head.bias
+
+
 def with_rounded_products(learner):
     """Return the same learner in double precision, with products of rounded matrices."""
     other = learner.copied(torch.float64)
     for critic in (other.critic, other.averaged):
         assert isinstance(critic, nn.Module)
-        critic.forward = partial(values, critic)
+        critic.forward = critic._under = partial(values, critic)
     return other

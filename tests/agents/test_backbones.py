@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from learners import needs_library
+from pessimism.agents.critic_learner import NativeLearner
 from pessimism.config.resolve import merge, preset_values, validated
 from pessimism.nn.ensemble import EnsembleBatchNorm, EnsembleDropout
 from pessimism.nn.scaling import RewardScale
@@ -150,8 +152,10 @@ def test_xqc_update_is_the_published_one():
             assert close.float().mean() > 0.99, name  # where a gradient is nearly 0, its sign is rounding's
 
 
-def test_droq_target_is_the_minimum_and_its_policy_climbs_the_mean_under_fresh_masks():
-    agent = agent_of("droq", critic={"dropout": 0.3})
+@pytest.mark.parametrize("compile", [False, pytest.param(True, marks=needs_library)], ids=["eager", "C++"])
+def test_droq_target_is_the_minimum_and_its_policy_climbs_the_mean_under_fresh_masks(compile):
+    agent = agent_of("droq", critic={"dropout": 0.3}, compile=compile)
+    assert isinstance(agent.learner, NativeLearner) is compile
     masks = {}
     for key, module in (("online", agent.critic), ("target", agent.target_critic)):
         for index in (1, 5):

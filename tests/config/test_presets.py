@@ -207,7 +207,13 @@ def test_strategies_measures_and_critics_are_orthogonal(form, atoms, members):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpl-sac-top", "gpl-sac-e2e", "gpl-qr-sac", "gpl-qr-sac-w2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("gpl-sac-top", "gpl-sac-e2e", "gpl-qr-sac", "gpl-qr-sac-w2"),
+        *("droq", "gpl-droq", "gpl-dropout", "rlpd", "gpl-rlpd"),
+    ],
+)
 def test_compiled_update_gives_the_same_numbers(name):
     runs = [assemble(small_config(name, compile=compile, steps=40)) for compile in (False, True)]
     for one in runs:

@@ -11,6 +11,7 @@ import torch
 
 from learners import Learner, draw, needs_library
 from pessimism.native import library
+from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.critic import plain_critic, residual_critic
 from pessimism.values import quantile_huber_loss, squared_td_loss
 
@@ -40,9 +41,11 @@ def emulated_step(driver, learner, obs, action, target):
     native, inputs = learner.native, torch.cat([obs, action], dim=-1)
     mean_scale, square_scale = learner.optimizer.advance().tolist()
     sizes = (native.members, len(obs), inputs.shape[1], native.hidden, native.atoms)
+    sizes = (*sizes, target.shape[1] if native.quantiles else 0, native.drop_below)
     numbers = (*native.constants, learner.optimizer.lr * mean_scale, square_scale)
     tensors = [tensor for group in native.tensors for tensor in group]
-    given = [struct.pack("6q10f", *sizes, target.shape[1] if native.quantiles else 0, *numbers)]
+    given = [struct.pack("7q11f", *sizes, *numbers)]
+    given.append(struct.pack("8i", *([int(x) for streams in native.streams for x in streams] or [0] * 8)))
     for tensor in tensors:
         given += [struct.pack("q", 0)] if tensor is None else [struct.pack("q", tensor.numel()), floats(tensor)]
     made = subprocess.run(
@@ -57,13 +60,15 @@ def emulated_step(driver, learner, obs, action, target):
     with torch.no_grad():
         for tensor, new in zip((tensor for tensor in tensors if tensor is not None), updated, strict=True):
             tensor.copy_(new.view_as(tensor))
+    for _, calls in zip(*[iter(x for streams in native.streams for x in streams)] * 2, strict=True):
+        calls.add_(1)
     return before.view(shape), values.view(shape), losses.sum()
 
 
 @needs_arm
 @needs_library
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [plain_critic, residual_critic])
+@pytest.mark.parametrize("build", [plain_critic, residual_critic, partial(DroQCritic, dropout=0.3)])
 @pytest.mark.parametrize(
     ("sizes", "atoms"), [((2, 50, 23, 64), 1), ((3, 9, 5, 21), 1), ((2, 20, 9, 32), 5)], ids=str
 )

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from learners import ACT, Learner, draw, rounded_products
+from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.critic import plain_critic, residual_critic
 from pessimism.values import quantile_huber_loss, squared_td_loss
 from rounded import with_rounded_products
@@ -19,7 +20,7 @@ SIZES = [  # members, batch, inputs, hidden: odd ones leave the last pair of ter
     (2, 65, 9, 40),
     (3, 50, 4, 17),
 ]
-FORMS = [plain_critic, residual_critic, partial(residual_critic, spectral="none")]
+FORMS = [plain_critic, residual_critic, partial(residual_critic, spectral="none"), partial(DroQCritic, dropout=0)]
 # Activations are sums in float32, in another order: now and then one is rounded to the other number beside it.
 VALUES_OFF, SLOPES_OFF = 5e-5, 3e-4
 
@@ -71,7 +72,7 @@ def test_values_have_a_gradient_to_their_inputs(build, sizes, atoms, way):
 
 
 @rounded_products
-@pytest.mark.parametrize("build", FORMS)
+@pytest.mark.parametrize("build", FORMS[:3])  # whose slopes are small at first
 def test_operands_have_the_digits_of_bfloat16_and_weights_keep_theirs(build, way):
     learner = Learner(build, 4, 23, 64, way, precision="bfloat16")
     exact, given = learner.copied(torch.float64), draw(0, 64, 23)

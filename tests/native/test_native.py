@@ -17,12 +17,16 @@ from learners import (
 )
 from pessimism.agents.critic_learner import CriticLearner, NativeLearner
 from pessimism.agents.sac import SACAgent
-from pessimism.native.critic import covered, refusal
+from pessimism.config.resolve import resolved
+from pessimism.native.critic import CriticUpdate, covered, refusal
 from pessimism.nn.actor import SquashedGaussianActor
-from pessimism.nn.critic import plain_critic, residual_critic
+from pessimism.nn.backbones import DroQCritic, XQCCritic
+from pessimism.nn.critic import Pairs, plain_critic, residual_critic
+from pessimism.nn.ensemble import EnsembleDropout, hashed
 from pessimism.strategies import LearnedPenalty
+from pessimism.training.build import build_agent
 from pessimism.types import Batch
-from pessimism.values import quantile_huber_loss, squared_td_loss
+from pessimism.values import cross_entropy_loss, quantile_huber_loss, squared_td_loss
 
 SIZES = [  # members, batch, inputs, hidden
     (2, 7, 23, 64),
@@ -33,7 +37,14 @@ SIZES = [  # members, batch, inputs, hidden
     (2, 65, 9, 40),
     (3, 50, 4, 17),
 ]
-FORMS = [plain_critic, residual_critic, partial(residual_critic, spectral="none")]
+FORMS = [
+    pytest.param(plain_critic, id="plain"),
+    pytest.param(residual_critic, id="residual"),
+    pytest.param(partial(residual_critic, spectral="none"), id="residual-free"),
+    pytest.param(partial(DroQCritic, dropout=0.0), id="normalised"),
+    pytest.param(partial(DroQCritic, dropout=0.3), id="dropout"),
+]
+DROPPING = partial(DroQCritic, dropout=0.3)
 
 
 @needs_library
@@ -69,7 +80,7 @@ def test_values_have_a_gradient_to_their_inputs(build, atoms, sizes, way):
     obs, action, _ = draw(0, batch, inputs)
     given = torch.cat([obs, action], dim=-1).requires_grad_()
     wanted = given.detach().double().requires_grad_()
-    values, exact_values = learner.native.values(given), exact.critic(wanted[:, :-ACT], wanted[:, -ACT:])
+    values, exact_values = learner.native.values(given), exact.critic.judged(wanted[:, :-ACT], wanted[:, -ACT:])
     torch.testing.assert_close(values.double(), exact_values, atol=1e-5, rtol=1e-5)
     ours, theirs = (
         torch.autograd.grad((x * slopes).sum(), y)[0] for x, y in ((values, given), (exact_values, wanted))
@@ -105,11 +116,10 @@ def test_products_in_parts_are_no_less_exact_than_float32():
 
 @needs_library
 @in_each_precision
-@pytest.mark.parametrize("atoms", [1, 5])
-def test_what_is_not_finite_is_not_hidden(way, precision, atoms):
+@pytest.mark.parametrize(("build", "atoms"), [(plain_critic, 1), (plain_critic, 5), (DROPPING, 1)])
+def test_what_is_not_finite_is_not_hidden(way, precision, build, atoms):
     td_loss = squared_td_loss if atoms == 1 else quantile_huber_loss
-    build = partial(plain_critic, atoms=atoms)
-    learner = Learner(build, 2, 7, 32, way, td_loss=td_loss, precision=precision)
+    learner = Learner(partial(build, atoms=atoms), 2, 7, 32, way, td_loss=td_loss, precision=precision)
     obs, action, target = draw(0, 8, 7, atoms)
     obs[3, 0], obs[4, 0] = float("nan"), float("inf")
     inputs = torch.cat([obs, action], dim=-1)
@@ -122,18 +132,19 @@ def test_what_is_not_finite_is_not_hidden(way, precision, atoms):
 
 @needs_library
 @in_each_precision
+@pytest.mark.parametrize("build", [residual_critic, DROPPING], ids=["residual", "dropout"])
 @pytest.mark.parametrize(("members", "atoms"), [(5, 1), (2, 1), (1, 4)])
-def test_the_number_of_threads_does_not_change_a_bit(way, precision, members, atoms):
-    build = partial(residual_critic, atoms=atoms)
+def test_the_number_of_threads_does_not_change_a_bit(way, precision, build, members, atoms):
     td_loss = squared_td_loss if atoms == 1 else quantile_huber_loss
-    start = Learner(build, members, 11, 64, way, td_loss=td_loss, precision=precision)
+    start = Learner(partial(build, atoms=atoms), members, 11, 64, way, td_loss=td_loss, precision=precision)
     threads, states = torch.get_num_threads(), []
     for count in (1, 2, 5):  # members that are shared evenly, unevenly, and by several threads each
         one = start.copied(torch.float32)  # as drawn once: how a matrix is made orthogonal depends on threads
         torch.set_num_threads(count)
         for step in range(2):
             one.native_step(*draw(step, 150, 11, atoms))
-        states.append(one.state())
+        inputs = torch.randn(70, 11, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        states.append(one.state() | {"slope": torch.autograd.grad(one.native.values(inputs).sum(), inputs)[0]})
     torch.set_num_threads(threads)
     for other in states[1:]:
         assert all(torch.equal(value, other[name]) for name, value in states[0].items())
@@ -141,12 +152,85 @@ def test_the_number_of_threads_does_not_change_a_bit(way, precision, members, at
 
 @needs_library
 @in_each_precision
-def test_values_come_with_the_update_before_them(way, precision):
-    one, two = (Learner(residual_critic, 3, 9, 32, way, precision=precision) for _ in range(2))
+@pytest.mark.parametrize("build", [residual_critic, DROPPING, partial(DROPPING, samples=3)])
+def test_values_come_with_the_update_before_them(way, precision, build):
+    one, two = (Learner(build, 3, 9, 32, way, precision=precision) for _ in range(2))
+    for learner in (one, two):  # has read its target values before
+        learner.native.target_values(torch.zeros(40, 9))
     (obs, action, target), following = draw(0, 40, 9), torch.randn(40, 9)
     *_, ahead = one.native.learn(torch.cat([obs, action], dim=-1), target, following)
-    two.native_step(obs, action, target)
+    two.native.learn(torch.cat([obs, action], dim=-1), target)
     assert torch.equal(ahead, two.native.target_values(following))
+    assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
+
+
+@needs_library
+@products
+def test_critics_under_several_masks_are_read_as_torch_reads_them(way):
+    learner = Learner(partial(DROPPING, samples=3, atoms=2), 2, 9, 40, way, td_loss=quantile_huber_loss)
+    exact, slopes = learner.copied(torch.float64), torch.randn(6, 35, 2)
+    inputs = torch.randn(35, 9).requires_grad_()
+    wanted = inputs.detach().double().requires_grad_()
+    pair = wanted[:, :-ACT], wanted[:, -ACT:]
+    for _ in range(2):
+        ours, theirs = learner.native.target_values(inputs.detach()), exact.averaged.following(Pairs(*pair, *pair))
+        torch.testing.assert_close(ours.double(), theirs.detach(), atol=1e-5, rtol=1e-5)
+        ours, theirs = learner.native.values(inputs), exact.critic.judged(*pair)
+        torch.testing.assert_close(ours.double(), theirs, atol=1e-5, rtol=1e-5)
+        (one,), (two,) = (torch.autograd.grad((x * slopes).sum(), y) for x, y in ((ours, inputs), (theirs, wanted)))
+        torch.testing.assert_close(one.double(), two, atol=1e-5, rtol=1e-5)
+
+
+@needs_library
+def test_a_gradient_is_that_of_the_masks_its_values_had():
+    one, two = (Learner(DROPPING, 2, 9, 32) for _ in range(2))
+    inputs = torch.randn(20, 9).requires_grad_()
+    values, _ = one.native.values(inputs), one.native.values(inputs)
+    (late,), (early,) = (torch.autograd.grad(x.sum(), inputs) for x in (values, two.native.values(inputs)))
+    assert torch.equal(late, early)
+    (other,) = torch.autograd.grad(two.native.values(inputs).sum(), inputs)
+    assert not torch.allclose(other, early)
+
+
+@needs_library
+@products
+def test_a_unit_whose_number_is_the_limit_itself_is_kept(way):
+    learner = Learner(DROPPING, 2, 9, 32, way)
+    first, second = (layer for layer in learner.averaged.body if isinstance(layer, EnsembleDropout))
+    numbers = hashed(torch.arange(32, dtype=torch.int32) + hashed(hashed(first.calls + 1) + first.key)) & 0x7FFFFFFF
+    limit = next(number for number in numbers.tolist() if 0.2 < number / 2**31 < 0.6)
+    for layer in (first, second, *(one for one in learner.critic.body if isinstance(one, EnsembleDropout))):
+        layer.rate = limit / 2**31
+    native = CriticUpdate(
+        *(learner.critic, learner.averaged, learner.optimizer, 0.0, squared_td_loss), target=way[0], tiles=way[1]
+    )
+    inputs = torch.randn(1, 9)
+    pair = inputs[:, :-ACT], inputs[:, -ACT:]
+    ours = native.target_values(inputs)
+    for layer in (first, second):
+        layer.calls.zero_()
+    torch.testing.assert_close(ours, learner.averaged.judged(*pair), atol=1e-5, rtol=1e-5)
+
+
+@needs_library
+def test_every_reading_counts_as_one_call_of_its_own_critics_dropout():
+    learner = Learner(DROPPING, 2, 9, 32)
+
+    def calls():
+        return [
+            [layer.calls.item() for layer in critic.body if isinstance(layer, EnsembleDropout)]
+            for critic in (learner.critic, learner.averaged)
+        ]
+
+    inputs, target = torch.randn(8, 9), torch.randn(8, 1)
+    learner.native.target_values(inputs)
+    assert calls() == [[0, 0], [1, 1]]
+    torch.autograd.grad(learner.native.values(inputs.requires_grad_()).sum(), inputs)
+    assert calls() == [[1, 1], [1, 1]]
+    learner.native.learn(inputs.detach(), target)
+    assert calls() == [[2, 2], [1, 1]]
+    learner.native.learn(inputs.detach(), target, inputs.detach())
+    assert calls() == [[3, 3], [2, 2]]
 
 
 @needs_library
@@ -182,6 +266,12 @@ def test_learners_of_different_sizes_do_not_disturb_each_other():
         (residual_critic(5, members=2, hidden=32), squared_td_loss, None),
         (residual_critic(5, members=2, hidden=32, spectral="none"), squared_td_loss, None),
         (plain_critic(5, members=2, hidden=32, atoms=3), partial(quantile_huber_loss, kappa=2.0), None),
+        (DroQCritic(5, members=2, hidden=32), squared_td_loss, None),
+        (DroQCritic(5, members=3, hidden=33, dropout=0.0, atoms=3), quantile_huber_loss, None),
+        (DroQCritic(5, members=1, hidden=32, dropout=0.1, samples=5), squared_td_loss, None),
+        (DroQCritic(5, members=2, hidden=32, atoms=11, support=(-5.0, 5.0)), cross_entropy_loss, "Huber"),
+        (DroQCritic(5, members=2, hidden=32).double(), squared_td_loss, "float32"),
+        (XQCCritic(5, members=2, hidden=32, atoms=1, support=None), squared_td_loss, "LayerNorm and dropout"),
         (residual_critic(5, members=2, hidden=32, spectral="reparameterised"), squared_td_loss, "residual block"),
         (plain_critic(5, members=2, hidden=32, atoms=3), squared_td_loss, "one atom"),
         (plain_critic(5, members=2, hidden=32), lambda values, target: values.sum(), "Huber"),
@@ -194,7 +284,15 @@ def test_which_critics_and_losses_are_covered(critic, loss, reason):
 
 
 @needs_library
-@pytest.mark.parametrize("build", [plain_critic, residual_critic])
+@pytest.mark.parametrize("name", ["droq", "gpl-droq", "gpl-dropout", "rlpd", "gpl-rlpd"])
+def test_presets_with_layer_norm_compile_no_graph(name):
+    agent = build_agent(resolved(name, {"env": "any", "target_entropy": -1.0}), (5,), 3)
+    assert isinstance(agent.learner, NativeLearner)
+    assert not agent.compiles
+
+
+@needs_library
+@pytest.mark.parametrize("build", [plain_critic, residual_critic, DROPPING, partial(DROPPING, samples=3)])
 def test_agents_with_and_without_it_agree(build):
     agents = []
     for way in (CriticLearner, NativeLearner):

@@ -107,11 +107,18 @@ def test_killed_within_an_episode_that_is_learned_from_at_its_end(small):
 
 @pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("hidden", [16, 32], ids=["torch", "C++"])  # of a width that C++ covers, or not
-def test_a_compiled_run_resumes_exactly_and_has_the_eager_runs_curve(small, hidden):
+@pytest.mark.parametrize(
+    ("preset", "critic"),
+    [
+        pytest.param("gpl-sac", {"members": 3, "spectral": "reparameterised"}, id="gpl-sac-torch"),
+        pytest.param("gpl-sac", {"members": 3}, id="gpl-sac-C++"),
+        *(pytest.param(name, {}, id=f"{name}-C++") for name in ("gpl-droq", "gpl-dropout", "gpl-rlpd")),
+    ],
+)
+def test_a_compiled_run_resumes_exactly_and_has_the_eager_runs_curve(small, preset, critic):
     def train(steps, out, compile):
-        changes = {"steps": steps, "compile": compile, "critic": {"hidden": hidden, "members": 3}}
-        assert run(validated(merge(preset_values("gpl-sac"), {**small, **changes})), Path(out)).finished
+        changes = {"steps": steps, "compile": compile, "critic": {"hidden": 32, **critic}}
+        assert run(validated(merge(preset_values(preset), {**small, **changes})), Path(out)).finished
 
     train(60, "pieces", compile=True)
     train(90, "pieces", compile=True)

@@ -1,7 +1,7 @@
 """The critics' TD-learning in C++: `critic_update.cpp` on the tensors of torch's modules, in place."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,13 +10,25 @@ from torch import Tensor, nn
 
 from pessimism.native import products
 from pessimism.native.library import load
-from pessimism.native.problem import SLOTS, Problem, in_slots, parts_of, pointer, pointers
+from pessimism.native.problem import (
+    NORMALISED_SLOTS,
+    PLAIN_SLOTS,
+    RESIDUAL_SLOTS,
+    Masks,
+    Problem,
+    Streams,
+    in_slots,
+    parts_of,
+    pointer,
+    pointers,
+)
+from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.critic import EnsembleCritic, ResidualCritic
-from pessimism.nn.ensemble import EnsembleLinear, ResidualBlock
+from pessimism.nn.ensemble import EnsembleDropout, EnsembleLayerNorm, EnsembleLinear
 from pessimism.nn.optim import Adam
 from pessimism.values import quantile_huber_loss, squared_td_loss
 
-MATRICES = (4, 6)  # the square ones, inner and outer
+MATRICES = (4, 8)  # the square ones, inner and outer
 
 
 def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor]) -> str | None:
@@ -25,7 +37,8 @@ def refusal(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
     conditions = {
         "it runs on processors only": head.device.type == "cpu",
         "it computes in float32 only": head.dtype == torch.float32,
-        "it knows two hidden layers, or one residual block with projected or no spectral norms": _is_known(critic),
+        "it knows two hidden layers, with DroQ's LayerNorm and dropout or without, and one residual block with "
+        "projected or no spectral norms": _is_known(critic),
         "it knows the squared error of one atom and the quantiles' Huber loss": _constants(td_loss, head.shape[-1]),
     }
     reason = next((text for text, met in conditions.items() if not met), None)
@@ -40,6 +53,8 @@ def covered(critic: EnsembleCritic, td_loss: Callable[[Tensor, Tensor], Tensor])
 def _is_known(critic: EnsembleCritic) -> bool:
     if isinstance(critic, ResidualCritic):
         return all(layer.form == "projection" for layer in critic.spectral)
+    if type(critic) is DroQCritic:
+        return True
     layers = [type(layer) for layer in critic.body]
     return type(critic) is EnsembleCritic and layers == [EnsembleLinear, nn.ReLU, EnsembleLinear, nn.ReLU]
 
@@ -73,34 +88,36 @@ class CriticUpdate:
         target: str = "native",  # another instruction set, for tests
     ) -> None:
         library = load(target)
-        block = critic.body[-1]
-        norm_epsilon = block.norm.eps if isinstance(block, ResidualBlock) else 0.0
         self.library, self.optimizer = library, optimizer
         tiles = library.tiles if tiles is None else tiles
         self.products = (int(tiles), parts_of(critic.precision, tiles=tiles))
-        self.problem, self.key = Problem(), (0, 0, 0, 0, 0)
+        self.problems, self.place = dict[tuple[int, ...], Problem](), 0
+        self.samples = critic.samples if isinstance(critic, DroQCritic) else 1
+        rate = next((layer.rate for layer in _dropouts(critic)), 0.0)
+        self.drop_below = round(rate * 2**31)  # as in EnsembleDropout
         self.members, self.hidden, self.atoms = critic.head.weight.shape
         first, second = optimizer.betas
         loss = _constants(td_loss, self.atoms)
         assert loss is not None, td_loss
         self.quantiles = loss[1] > 0
-        self.constants = (*loss, norm_epsilon, 1 - first, 1 - second, second, optimizer.eps, tau)
-        self.tensors = [
-            *(in_slots(list(tensors)) for tensors in (critic.parameters(), averaged.parameters())),
-            *(in_slots(tensors) for tensors in (optimizer.means, optimizer.squares)),
-            *(_vectors([getattr(layer, side) for layer in critic.spectral]) for side in ("left", "right")),
+        adam = (1 - first, 1 - second, second, optimizer.eps)
+        self.constants = (*loss, _norm_epsilon(critic), *adam, tau, 1 / (1 - rate))
+        self.tensors = [*_weights(critic, averaged, optimizer), *_singular_vectors(critic)]
+        self.streams = [
+            [x for layer in _dropouts(one) for x in (layer.key, layer.calls)] for one in (critic, averaged)
         ]
 
     def target_values(self, inputs: Tensor) -> Tensor:
-        """[B, obs + act] -> [N, B, K], of the averaged critics."""
-        values = self._values(inputs)
-        self.library.functions.target_values(self._problem(inputs, 0), pointer(inputs), pointer(values))
-        return values
+        """[B, obs + act] -> [N, B, K], of the averaged critics; under M masks [N * M, B, K]."""
+        rows = inputs.repeat(self.samples, 1)  # [M * B, obs + act]
+        values = self._values(rows)
+        self.library.functions.target_values(self._problem(rows, 0), pointer(rows), pointer(values))
+        return values.view(-1, len(inputs), self.atoms)
 
     def values(self, inputs: Tensor) -> Tensor:
-        """[B, obs + act] -> [N, B, K], of the critics themselves, with a gradient to the inputs alone."""
-        values: Tensor = _Values.apply(inputs, self)
-        return values
+        """Return the same of the critics themselves, with a gradient to the inputs alone."""
+        values: Tensor = _Values.apply(inputs.repeat(self.samples, 1), self)
+        return values.view(-1, len(inputs), self.atoms)
 
     def learn(
         self, inputs: Tensor, target: Tensor, next_inputs: Tensor | None = None
@@ -110,6 +127,8 @@ class CriticUpdate:
         The third is what `target_values` would now return for `next_inputs` [B, obs + act].
         """
         target, values, losses = target.contiguous(), self._values(inputs), torch.empty(self.members)
+        if next_inputs is not None and self.samples > 1:  # a batch of another size
+            return *self.learn(inputs, target)[:2], self.target_values(next_inputs)
         next_values = None if next_inputs is None else self._values(next_inputs)
         mean_scale, square_scale = self.optimizer.advance().tolist()
         rate = ctypes.c_float(self.optimizer.lr * mean_scale)
@@ -125,17 +144,19 @@ class CriticUpdate:
         )
         return losses.sum(), values, next_values
 
-    def _online_values(self, inputs: Tensor) -> Tensor:
-        values = self._values(inputs)
-        self.library.functions.online_values(self._problem(inputs, 0), pointer(inputs), pointer(values))
-        return values
+    def _online_values(self, inputs: Tensor) -> tuple[Tensor, "ctypes.Array[ctypes.c_uint32]"]:
+        """Return the values, and the masks that they were computed under."""
+        values, masks = self._values(inputs), Masks()
+        self.library.functions.online_values(self._problem(inputs, 0), pointer(inputs), pointer(values), masks)
+        return values, masks
 
-    def _input_gradient(self, inputs: Tensor, slopes: Tensor) -> Tensor:
+    def _input_gradient(self, inputs: Tensor, masks: "ctypes.Array[ctypes.c_uint32]", slopes: Tensor) -> Tensor:
         """Return the gradient of sum(slopes values): slopes [N, B, K] -> [B, obs + act]."""
         slopes, values = slopes.contiguous(), self._values(inputs)
         gradients = torch.empty(self.members, *inputs.shape)  # summed in order, whatever the number of threads
         self.library.functions.input_gradient(
-            self._problem(inputs, 0), pointer(inputs), pointer(slopes), pointer(values), pointer(gradients)
+            *(self._problem(inputs, 0), masks, pointer(inputs)),
+            *(pointer(slopes), pointer(values), pointer(gradients)),
         )
         return gradients.sum(dim=0)
 
@@ -143,14 +164,21 @@ class CriticUpdate:
         return torch.empty(self.members, len(inputs), self.atoms)
 
     def _problem(self, inputs: Tensor, targets: int) -> "ctypes._CArgObject":
-        """Describe the tensors; again when the module's memory has changed since the last call."""
-        key = (self.optimizer.targets[0].data_ptr(), *inputs.shape, targets, torch.get_num_threads())
-        if key != self.key:
-            self.key, (_, batch, width, _, threads) = key, key
-            atoms = (self.atoms, targets if self.quantiles else 0)
-            sizes = (self.members, batch, width, self.hidden, *atoms, threads, *self.products)
-            self.problem = Problem(*sizes, *map(pointers, self.tensors), *self.constants)
-        return ctypes.byref(self.problem)
+        """Describe the tensors, once for each size, and anew when the module's memory has changed."""
+        place = self.optimizer.targets[0].data_ptr()
+        if place != self.place:
+            self.place, self.problems = place, {}
+        key = (*inputs.shape, targets if self.quantiles else 0, torch.get_num_threads())
+        if key not in self.problems:
+            batch, width, atoms, threads = key
+            sizes = (self.members, batch, width, self.hidden, self.atoms, atoms, threads)
+            streams = (Streams(*map(pointer, stream)) for stream in self.streams)
+            self.problems[key] = Problem(
+                *(*sizes, *self.products, self.drop_below),
+                *(*map(pointers, self.tensors), *streams),
+                *self.constants,
+            )
+        return ctypes.byref(self.problems[key])
 
 
 class _Values(torch.autograd.Function):
@@ -160,15 +188,32 @@ class _Values(torch.autograd.Function):
     def forward(context: Any, inputs: Tensor, update: CriticUpdate) -> Tensor:  # noqa: ANN401
         context.save_for_backward(inputs)
         context.update = update
-        return update._online_values(inputs)
+        values, context.masks = update._online_values(inputs)
+        return values
 
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
         (inputs,) = context.saved_tensors
-        return context.update._input_gradient(inputs, *slopes), None
+        return context.update._input_gradient(inputs, context.masks, *slopes), None
 
 
-def _vectors(tensors: Sequence[Tensor]) -> list[Tensor | None]:
-    """Put singular vectors into the places of their matrices."""
-    vectors = dict(zip(MATRICES, tensors, strict=False))
-    return [vectors.get(slot) for slot in range(SLOTS)]
+def _weights(critic: EnsembleCritic, averaged: EnsembleCritic, optimizer: Adam) -> list[list[Tensor | None]]:
+    """Return parameters, their averages and Adam's two moments, in the places that C++ has for them."""
+    places = NORMALISED_SLOTS if isinstance(critic, DroQCritic) else PLAIN_SLOTS
+    places = RESIDUAL_SLOTS if isinstance(critic, ResidualCritic) else places
+    groups = (critic.parameters(), averaged.parameters(), optimizer.means, optimizer.squares)
+    return [in_slots(tensors, places) for tensors in groups]
+
+
+def _singular_vectors(critic: EnsembleCritic) -> list[list[Tensor | None]]:
+    """Return left and right singular vectors, in the places of their matrices."""
+    places = MATRICES if critic.spectral else ()
+    return [in_slots([getattr(layer, side) for layer in critic.spectral], places) for side in ("left", "right")]
+
+
+def _norm_epsilon(critic: EnsembleCritic) -> float:
+    return next((layer.eps for layer in critic.body.modules() if isinstance(layer, EnsembleLayerNorm)), 0.0)
+
+
+def _dropouts(critic: EnsembleCritic) -> list[EnsembleDropout]:
+    return [layer for layer in critic.body if isinstance(layer, EnsembleDropout)]

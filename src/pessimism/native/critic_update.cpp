@@ -8,9 +8,10 @@
 // How matrices are multiplied depends on the processor and on the precision: with its vectors, as float32 (products.hpp) or
 // as bfloat16 (bfloat16.hpp), or with its tiles (amx.hpp).
 //
-// Both critics are one network here. With h = relu(x W1 + b1), z = relu(f(h) W2 + b2), per transition and atom:
-//   plain:    f(h) = h,             value = z . V + c
-//   residual: f(h) = layer norm,    value = z . (W3 V) + (h + b3) . V + c
+// All critics are one network here. With h = a(x W1 + b1), z = a(f(h) W2 + b2), per transition and atom:
+//   plain:      a = relu,                      f(h) = h,           value = z . V + c
+//   residual:   a = relu,                      f(h) = layer norm,  value = z . (W3 V) + (h + b3) . V + c
+//   normalised: a = dropout, layer norm, relu, f(h) = h,           value = z . V + c
 // As the values are few, the outer matrix W3 only ever meets vectors: so do its gradients, of low rank.
 
 #include <cfenv>
@@ -53,7 +54,9 @@ void for_members_by(const Problem& p, Index kept, Body body) {
     std::fenv_t mode;  // whether denormal numbers count: as the caller has it, in all threads
     std::fegetenv(&mode);
     while (Index(spaces.size()) < p.members) spaces.push_back(std::make_unique<TeamSpace<Products>>());
-    std::atomic<Index> handed_out{0};  // one by one: a team that is held up by other programs takes fewer members
+    // The first members go to the same teams in each call, in whose caches they may still be. Others are handed out one
+    // by one: a team that is held up by other programs takes fewer of them.
+    std::atomic<Index> handed_out{0};
 #pragma omp parallel num_threads(int(p.threads))
     {
         thread_local Scratch<Products> scratch;
@@ -67,10 +70,10 @@ void for_members_by(const Problem& p, Index kept, Body body) {
             const Team team{omp_get_thread_num() % teams.size, teams.size, space.barrier};
             team.alone([&] { space.workspace.fit(p, kept, teams.size); });
             const auto next = [&] {
-                team.alone([&] { space.member = handed_out++; });
+                team.alone([&] { space.member = teams.count + handed_out++; });
                 return space.member;
             };
-            for (Index n = next(); n < p.members; n = next())
+            for (Index n = index; n < p.members; n = next())
                 body(n, Member<Products>(p, n, space.workspace, scratch, team));
         }
     }
@@ -101,20 +104,25 @@ EXPORT bool is_parallel() { return PARALLEL; }
 // x [batch, inputs] -> values [members, batch, atoms] of the averaged networks.
 EXPORT void target_values(const Problem* p, const float* x, float* values) {
     const Index size = p->batch * p->atoms;
-    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->averaged, x, values + n * size); });
+    const Masks masks = Masks::next(p->averaged_streams);
+    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->averaged, masks, x, values + n * size); });
 }
 
-// The same of the networks themselves, as the policy climbs them; and of the policy's own network, as one member.
-EXPORT void online_values(const Problem* p, const float* x, float* values) {
+// The same of the networks themselves, as the policy climbs them; and of the policy's own network, as one member. Leaves
+// the masks of dropout.
+EXPORT void online_values(const Problem* p, const float* x, float* values, Masks* masks) {
     const Index size = p->batch * p->atoms;
-    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->online, x, values + n * size); });
+    *masks = Masks::next(p->online_streams);
+    for_members(*p, 0, [&](Index n, auto member) { member.evaluate(p->online, *masks, x, values + n * size); });
 }
 
-// The gradient [members, batch, inputs] of sum(slopes values), for slopes [members, batch, atoms], and the values.
-EXPORT void input_gradient(const Problem* p, const float* x, const float* slopes, float* values, float* gradient) {
+// The gradient [members, batch, inputs] of sum(slopes values), for slopes [members, batch, atoms], and the values, under
+// the masks that `online_values` left.
+EXPORT void input_gradient(const Problem* p, const Masks* masks, const float* x, const float* slopes, float* values,
+                           float* gradient) {
     const Index size = p->batch * p->atoms, width = p->batch * p->inputs;
     for_members(*p, p->batch, [&](Index n, auto member) {
-        member.input_gradient(x, slopes + n * size, values + n * size, gradient + n * width);
+        member.input_gradient(*masks, x, slopes + n * size, values + n * size, gradient + n * width);
     });
 }
 
@@ -124,9 +132,10 @@ EXPORT void input_gradient(const Problem* p, const float* x, const float* slopes
 EXPORT void learn(const Problem* p, const float* x, const float* target, float rate, float square_scale,
                   float* values, float* losses, const float* next_x, float* next_values) {
     const Index size = p->batch * p->atoms;
+    const Masks masks = Masks::next(p->online_streams), next_masks = next_x ? Masks::next(p->averaged_streams) : Masks{};
     for_members(*p, p->batch, [&](Index n, auto member) {
-        member.learn(x, target, rate, square_scale, values + n * size, losses + n);
-        if (next_x) member.evaluate(p->averaged, next_x, next_values + n * size);
+        member.learn(masks, x, target, rate, square_scale, values + n * size, losses + n);
+        if (next_x) member.evaluate(p->averaged, next_masks, next_x, next_values + n * size);
     });
 }
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pessimism.native.library import load
-from pessimism.native.problem import Problem, in_slots, parts_of, pointer, pointers
+from pessimism.native.problem import PLAIN_SLOTS, Masks, Problem, in_slots, parts_of, pointer, pointers
 
 LAYERS = [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
 
@@ -59,7 +59,7 @@ class PolicyNetwork:
             threads=torch.get_num_threads(),
             tiles=int(self.tiles),
             parts=parts_of("float32", tiles=self.tiles),
-            online=pointers(in_slots(parameters)),
+            online=pointers(in_slots(parameters, PLAIN_SLOTS)),
         )
-        self.library.functions.online_values(ctypes.byref(problem), pointer(rows), pointer(values))
+        self.library.functions.online_values(ctypes.byref(problem), pointer(rows), pointer(values), Masks())
         return values.view(*inputs.shape[:-1], outputs)

@@ -7,11 +7,18 @@ from torch import Tensor
 
 from pessimism.nn.critic import Precision
 
-SLOTS = 10  # parameters of a residual critic; a plain one has no layer norm (2, 3) and no outer layer (6, 7)
-PLAIN_SLOTS = (0, 1, 4, 5, 8, 9)
-SIZES = ("members", "batch", "inputs", "hidden", "atoms", "targets", "threads", "tiles", "parts")
-CONSTANTS = ("loss_scale", "kappa", "norm_epsilon", "first_rate", "second_rate", "second_decay", "epsilon", "tau")
+SLOTS = 12  # places of parameters; no form of critic has all of them
+PLAIN_SLOTS = (0, 1, 4, 5, 10, 11)  # first, square and last layer: a matrix and a bias each
+RESIDUAL_SLOTS = (0, 1, 2, 3, 4, 5, 8, 9, 10, 11)  # also a layer norm before the square layer, and an outer layer
+NORMALISED_SLOTS = (0, 1, 2, 3, 4, 5, 6, 7, 10, 11)  # also a layer norm behind the first and the square layer
+SIZES = ("members", "batch", "inputs", "hidden", "atoms", "targets", "threads", "tiles", "parts", "drop_below")
+CONSTANTS = (
+    *("loss_scale", "kappa", "norm_epsilon", "first_rate", "second_rate", "second_decay", "epsilon", "tau"),
+    "kept_scale",
+)
 Pointers = ctypes.c_void_p * SLOTS
+Streams = ctypes.c_void_p * 4  # of two layers, where the key and the number of calls are
+Masks = ctypes.c_uint32 * 2  # the C++ structure of the same name
 
 
 class Problem(ctypes.Structure):
@@ -20,6 +27,7 @@ class Problem(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in SIZES),
         *((name, Pointers) for name in ("online", "averaged", "means", "squares", "left", "right")),
+        *((name, Streams) for name in ("online_streams", "averaged_streams")),
         *((name, ctypes.c_float) for name in CONSTANTS),
     )
 
@@ -31,11 +39,11 @@ def parts_of(precision: Precision, *, tiles: bool) -> int:
     return 3 if tiles else 0
 
 
-def in_slots(tensors: Sequence[Tensor]) -> list[Tensor | None]:
+def in_slots(tensors: Iterable[Tensor], places: Sequence[int]) -> list[Tensor | None]:
     """Put a network's parameters, or what belongs to each, into the places that C++ has for them."""
     slots: list[Tensor | None] = [None] * SLOTS
-    for slot, tensor in zip(range(SLOTS) if len(tensors) == SLOTS else PLAIN_SLOTS, tensors, strict=True):
-        slots[slot] = tensor
+    for place, tensor in zip(places, tensors, strict=True):
+        slots[place] = tensor
     return slots
 
 

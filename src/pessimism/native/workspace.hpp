@@ -38,7 +38,7 @@ struct Sums {
     Sums() = default;
     Sums(Parts& parts, Index size, Index atoms) {
         begin = parts.take(0);
-        for (int parameter : {FIRST_BIAS, GAIN, SHIFT, INNER_BIAS, OUTER_BIAS}) by[parameter] = parts.take(size);
+        for (int parameter : VECTORS) by[parameter] = parts.take(size);
         by[HEAD] = parts.take(atoms * size);
         by_hidden = parts.take(atoms * size);
         by[HEAD_BIAS] = parts.take(atoms);
@@ -47,17 +47,21 @@ struct Sums {
     }
 };
 
-// A team's own, kept between calls.
-template <class Products>
-struct Workspace {
-    typename Products::Right first_layer, square_layer;
-    vectors::Choices choices;                   // which units are active, if products choose
+// A member's activations and gradients.
+struct Activations {
     float *first, *normal, *hidden, *gradient;  // [kept rows, stride]
-    float *centre, *scale;                      // [batch]
+    float *centre, *scale;                      // [2 norms, batch]
     float* errors;                              // [kept rows, atoms]
     std::array<float*, PARAMETERS> vector;      // the network's vectors, padded with zeros; the head as [atoms, size]
     float *readout, *offset;                    // [atoms, size], [atoms]: what the square layer's units and 1 count
     float* inside;                              // [size]: 1, in the padding 0
+};
+
+// A team's own, kept between calls.
+template <class Products>
+struct Workspace : Activations {
+    typename Products::Right first_layer, square_layer;
+    vectors::Choices choices;                   // which units are active, if products choose
     float *images, *image;                      // [chunks, size], [size]: of singular vectors
     float* head_gradient;                       // [hidden, atoms]
     Index chunks;
@@ -85,7 +89,7 @@ struct Workspace {
         Parts parts(start);
         const Index size = padded(p.hidden), rows = std::max(kept, threads * CHUNK) + CHUNK;
         for (float** lines : {&first, &normal, &hidden, &gradient}) *lines = parts.take(rows * stride_of(p.hidden));
-        for (float** column : {&centre, &scale}) *column = parts.take(p.batch);
+        for (float** column : {&centre, &scale}) *column = parts.take(2 * p.batch);
         errors = parts.take(kept * p.atoms);
         for (float*& part : vector) part = parts.take(size * p.atoms);
         for (float** part : {&readout, &offset}) *part = parts.take(size * p.atoms);
@@ -106,12 +110,14 @@ struct Scratch {
     typename Products::Left left;
     float *rows, *next_rows;  // [CHUNK, stride], of a weight gradient, or an input gradient
     float* columns;           // [size, CHUNK], of a weight gradient
+    float* units;             // [CHUNK, stride], behind a layer norm
 
     void fit(const Problem& p) {
         const Index count = std::max(CHUNK * std::max(stride_of(p.hidden), padded(p.inputs)), p.atoms);
-        rows = memory.fit(2 * count + padded(p.hidden) * CHUNK);
+        rows = memory.fit(2 * count + CHUNK * (padded(p.hidden) + stride_of(p.hidden)));
         next_rows = rows + count;
         columns = next_rows + count;
+        units = columns + padded(p.hidden) * CHUNK;
     }
 
   private:

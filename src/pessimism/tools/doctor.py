@@ -29,7 +29,7 @@ RENDER = (
 )
 SECONDS = 5.0
 COVERED = (
-    "plain and residual critics, of one atom or quantiles; others, and reparameterised norms, go through torch"
+    "plain, residual and DroQ's critics, one atom or quantiles; others, and reparameterised norms, go through torch"
 )
 HALF = "; --precision bfloat16 works"
 NO_OPENMP = "the compiler has no OpenMP: taken with --threads 1; with libomp installed, delete {}"
