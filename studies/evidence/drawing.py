@@ -1,10 +1,11 @@
 """Pictures of the evidence."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from blocks import Evidence
+from blocks import Array, Evidence
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 import matplotlib.pyplot as plt
@@ -110,30 +111,38 @@ def draw_signals(evidence: Evidence, path: Path) -> None:
     plt.close(figure)
 
 
-def draw_minutes(evidence: Evidence, path: Path) -> None:
-    """Draw return over steps and over minutes of processor time, a row per task; lines are means over seeds."""
+def draw_minutes(evidence: Evidence, full_size: Evidence, path: Path) -> None:
+    """Draw return over steps and over minutes of processor time, a row per task; lines are means over seeds.
+
+    GPL-SAC's runs of `full_size`, which are shorter, stand beside those of the suite.
+    """
     tasks = evidence.tasks
     size = (11, 3.6 * len(tasks))
     figure, axes = plt.subplots(len(tasks), 2, figsize=size, squeeze=False, sharey="row", layout="constrained")
     for line, task in enumerate(tasks):
         for (arm, label), colour in zip(evidence.arms.items(), COLOURS, strict=False):
-            curves = evidence.finished(arm, task)
-            if not curves:
-                continue
-            steps, returns = curves[0]["step"], np.array([curve["return"] for curve in curves])
-            minutes = np.mean([curve["processor"] for curve in curves], axis=0) / 60
-            seeds = f"{label}, {len(curves)} seed{'s' * (len(curves) > 1)}"
-            for axis, x in zip(axes[line], (steps, minutes), strict=True):
-                axis.plot(x, returns.mean(axis=0), color=colour, linewidth=1.8, label=seeds)
-                axis.fill_between(
-                    x, returns.min(axis=0), returns.max(axis=0), color=colour, alpha=0.12, linewidth=0
-                )
-        for axis, what in zip(axes[line], ("environment steps", "minutes of one core, logarithmic"), strict=True):
+            draw_line(axes[line], evidence.finished(arm, task), label, colour)
+        if "gpl-sac" not in evidence.arms:
+            draw_line(axes[line], full_size.finished("gpl-sac", task), "GPL-SAC", COLOURS[-1])
+        draw_published(axes[line, 0], task, evidence.until)
+        for axis, what in zip(axes[line], ("environment steps", "minutes of one core"), strict=True):
             axis.set_title(task, fontsize=10)
             axis.set_xlabel(what)
             axis.spines[["top", "right"]].set_visible(False)
         axes[line, 0].set_ylabel("return")
-        axes[line, 1].set_xscale("log")
         axes[line, 0].legend(fontsize=8, frameon=False)
     figure.savefig(path, dpi=100)
     plt.close(figure)
+
+
+def draw_line(pair: Sequence[Axes], runs: list[dict[str, Array]], label: str, colour: str) -> None:
+    """Draw an arm's mean return over steps and over minutes, with the range over seeds."""
+    timed = [run for run in runs if not np.isnan(run["processor"]).any()]
+    if not timed:
+        return
+    returns, seeds = np.array([run["return"] for run in timed]), len(timed)
+    minutes = np.mean([run["processor"] for run in timed], axis=0) / 60
+    name = f"{label}, {seeds} seed{'s' * (seeds > 1)}"
+    for axis, x in zip(pair, (timed[0]["step"], minutes), strict=True):
+        axis.plot(x, returns.mean(axis=0), color=colour, linewidth=1.8, label=name)
+        axis.fill_between(x, returns.min(axis=0), returns.max(axis=0), color=colour, alpha=0.12, linewidth=0)

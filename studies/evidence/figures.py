@@ -197,7 +197,8 @@ def main() -> None:
         if suite == "backbones":
             begun = Evidence(suite, args.data, args.until or until, begun=True)
             text += [f"## {suite}, to {args.until or until:,} steps", returns_table(begun)]
-            draw_minutes(begun, args.out / f"{suite}.png")
+            full_size = Evidence("hopper-full", args.data, UNTIL["hopper-full"], begun=True)
+            draw_minutes(begun, full_size, args.out / f"{suite}.png")
             continue
         evidence = Evidence(suite, args.data, args.until or until)
         text.append(f"## {suite}, to {args.until or until:,} steps: {len(evidence.blocks)} complete blocks")

@@ -28,9 +28,9 @@ collect, figures, run, blocks = (load(name) for name in ("collect", "figures", "
 ARMS = list(blocks.ARMS["calibration"])
 
 
-def make_run(arm, seed, *, bias, score, steps=12_000, failed=False):
+def make_run(arm, seed, *, bias, score, steps=12_000, failed=False, suite="calibration"):
     """Write a run whose normalised bias is `bias` and whose evaluations are `score`."""
-    path = Path("runs") / "calibration" / arm / "Hopper-v4" / f"seed_{seed}"
+    path = Path("runs") / suite / arm / "Hopper-v4" / f"seed_{seed}"
     path.mkdir(parents=True)
     with (path / "metrics.jsonl").open("w") as file:
         for step in range(500, steps + 1, 500):
@@ -104,6 +104,19 @@ def test_paired_differences_have_students_interval_too():
 def test_processor_time_is_added_up_over_resumes(evidence):
     (run,) = [one for one in evidence.finished("calibrated", "Hopper-v4") if one["return"][0] == 100.0]
     assert run["processor"].tolist() == [step / 10 for step in range(1000, 12_001, 1000)]
+
+
+def test_returns_over_minutes_are_those_of_finished_runs(monkeypatch, capsys):
+    make_run("xqc-256", 0, bias=1.0, score=100.0, steps=30_000, suite="backbones")
+    make_run("gpl-droq", 0, bias=1.0, score=100.0, steps=20_000, suite="backbones")
+    monkeypatch.setattr(sys, "argv", ["collect.py", "runs", "--out", "data"])
+    collect.main()
+    monkeypatch.setattr(sys, "argv", ["figures.py", "--data", "data", "--out", "."])
+    figures.main()
+    text = capsys.readouterr().out
+    assert "| Hopper-v4 | XQC, width 256 | 1 | 100 | 100 | 100 | 50 |" in text
+    assert "GPL-DroQ" not in text
+    assert Path("backbones.png").stat().st_size > 10_000
 
 
 def test_runs_that_stopped_early_are_not_in_the_curves(evidence):
