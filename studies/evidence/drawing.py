@@ -23,10 +23,12 @@ SIGNALS = {
 
 
 def draw_curves(evidence: Evidence, path: Path) -> None:
-    """Draw return, bias and beta over time, a column per task; lines are means over seeds."""
+    """Draw return, bias and beta over time, a column per task, or side by side; lines are means over seeds."""
     panels = {"return": "return", "normalized_bias": "normalised bias, by the meter", "beta": "beta"}
     tasks = evidence.tasks
-    figure, axes = plt.subplots(3, len(tasks), figsize=(4.6 * len(tasks), 8.4), squeeze=False, layout="constrained")
+    shape, size = ((3, len(tasks)), (4.6 * len(tasks), 8.4)) if len(tasks) > 1 else ((1, 3), (13, 3.4))
+    figure, axes = plt.subplots(*shape, figsize=size, squeeze=False, layout="constrained")
+    axes = axes.reshape(3, len(tasks))
     for column, task in enumerate(tasks):
         for line, (name, title) in enumerate(panels.items()):
             axis = axes[line, column]
@@ -45,7 +47,7 @@ def draw_curves(evidence: Evidence, path: Path) -> None:
                 axis.axhline(0, color="0.4", linewidth=0.8)
             axis.set_title(f"{task}: {title}", fontsize=10)
             axis.spines[["top", "right"]].set_visible(False)
-    for axis in axes[-1]:
+    for axis in axes[-1] if len(tasks) > 1 else axes[:, 0]:
         axis.set_xlabel("environment steps")
     axes[0, 0].legend(fontsize=8, frameon=False)
     figure.savefig(path, dpi=100)
