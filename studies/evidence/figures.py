@@ -210,7 +210,8 @@ def main() -> None:
             draw_start(evidence, args.out / f"{suite}.png")
             continue
         draw_curves(evidence, args.out / f"{suite}.png")
-        draw_signals(evidence, args.out / f"{suite}-signals.png")
+        if suite == "calibration":
+            draw_signals(evidence, args.out / f"{suite}-signals.png")
     if not args.first_look:
         (args.out / "tables.md").write_text("\n\n".join(text) + "\n")
     print("\n\n".join(text))
