@@ -126,9 +126,9 @@ class CriticUpdate:
 
         The third is what `target_values` would now return for `next_inputs` [B, obs + act].
         """
-        target, values, losses = target.contiguous(), self._values(inputs), torch.empty(self.members)
         if next_inputs is not None and self.samples > 1:  # a batch of another size
             return *self.learn(inputs, target)[:2], self.target_values(next_inputs)
+        target, values, losses = target.contiguous(), self._values(inputs), torch.empty(self.members)
         next_values = None if next_inputs is None else self._values(next_inputs)
         mean_scale, square_scale = self.optimizer.advance().tolist()
         rate = ctypes.c_float(self.optimizer.lr * mean_scale)
