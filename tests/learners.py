@@ -14,6 +14,15 @@ from pessimism.nn.optim import Adam, polyak_
 from pessimism.values import squared_td_loss
 
 TAU, ACT = 0.01, 3
+SIZES = [  # members, batch, inputs, hidden: odd ones leave vectors and pairs of terms half empty
+    (2, 7, 23, 64),
+    (5, 29, 45, 32),
+    (3, 1, 376, 96),
+    (10, 256, 23, 256),
+    (2, 100, 5, 320),
+    (2, 65, 9, 40),
+    (3, 50, 4, 17),
+]
 try:
     TILES, PAIRS, MISSING = library.load().tiles, library.load().pairs, ""
 except library.NoLibraryError as error:

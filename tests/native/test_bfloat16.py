@@ -5,21 +5,12 @@ from functools import partial
 import pytest
 import torch
 
-from learners import ACT, Learner, draw, rounded_products
+from learners import ACT, SIZES, Learner, draw, rounded_products
 from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.critic import plain_critic, residual_critic
 from pessimism.values import quantile_huber_loss, squared_td_loss
 from rounded import with_rounded_products
 
-SIZES = [  # members, batch, inputs, hidden: odd ones leave the last pair of terms half empty
-    (2, 7, 23, 64),
-    (5, 29, 45, 32),
-    (3, 1, 376, 96),
-    (10, 256, 23, 256),
-    (2, 100, 5, 320),
-    (2, 65, 9, 40),
-    (3, 50, 4, 17),
-]
 FORMS = [plain_critic, residual_critic, partial(residual_critic, spectral="none"), partial(DroQCritic, dropout=0)]
 # Activations are sums in float32, in another order: now and then one is rounded to the other number beside it.
 VALUES_OFF, SLOPES_OFF = 5e-5, 3e-4

@@ -7,6 +7,7 @@ import torch
 
 from learners import (
     ACT,
+    SIZES,
     Learner,
     assert_same_updates,
     draw,
@@ -28,15 +29,6 @@ from pessimism.training.build import build_agent
 from pessimism.types import Batch
 from pessimism.values import cross_entropy_loss, quantile_huber_loss, squared_td_loss
 
-SIZES = [  # members, batch, inputs, hidden
-    (2, 7, 23, 64),
-    (5, 29, 45, 32),
-    (3, 1, 376, 96),
-    (10, 256, 23, 256),
-    (2, 100, 5, 320),
-    (2, 65, 9, 40),
-    (3, 50, 4, 17),
-]
 FORMS = [
     pytest.param(plain_critic, id="plain"),
     pytest.param(residual_critic, id="residual"),
