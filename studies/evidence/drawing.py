@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from blocks import Array, Evidence
@@ -54,12 +55,12 @@ def draw_curves(evidence: Evidence, path: Path) -> None:
     plt.close(figure)
 
 
-def draw_published(axis: Axes, task: str, until: int) -> None:
-    """Draw REDQ's public curve, which begins at 10,000 steps."""
-    curve = curves_of(task, "REDQ")[0]
+def draw_published(axis: Axes, task: str, until: int, method: str = "REDQ", style: str = "--") -> None:
+    """Draw a public curve. REDQ's and DroQ's begin at 10,000 steps."""
+    curve = curves_of(task, method)[0]
     steps = [step for step in curve.steps if step < until] + [until]
     returns = np.interp(steps, curve.steps, curve.means)
-    axis.plot(steps, returns, "--", color="0.2", linewidth=1.2, label=f"REDQ, published ({curve.seeds} seeds)")
+    axis.plot(steps, returns, style, color="0.2", linewidth=1.2, label=f"{method}, published ({curve.seeds} seeds)")
 
 
 def draw_start(evidence: Evidence, path: Path) -> None:
@@ -113,20 +114,27 @@ def draw_signals(evidence: Evidence, path: Path) -> None:
     plt.close(figure)
 
 
-def draw_minutes(evidence: Evidence, full_size: Evidence, path: Path) -> None:
-    """Draw return over steps and over minutes of processor time, a row per task; lines are means over seeds.
+class Beside(NamedTuple):
+    """An arm of another suite, drawn for comparison."""
 
-    GPL-SAC's runs of `full_size`, which are shorter, stand beside those of the suite.
-    """
+    evidence: Evidence
+    arm: str
+    label: str
+    colour: str
+
+
+def draw_minutes(evidence: Evidence, others: Sequence[Beside], path: Path) -> None:
+    """Draw return over steps and over minutes of processor time, a row per task; lines are means over seeds."""
     tasks = evidence.tasks
     size = (11, 3.6 * len(tasks))
     figure, axes = plt.subplots(len(tasks), 2, figsize=size, squeeze=False, sharey="row", layout="constrained")
     for line, task in enumerate(tasks):
         for (arm, label), colour in zip(evidence.arms.items(), COLOURS, strict=False):
             draw_line(axes[line], evidence.finished(arm, task), label, colour)
-        if "gpl-sac" not in evidence.arms:
-            draw_line(axes[line], full_size.finished("gpl-sac", task), "GPL-SAC", COLOURS[-1])
+        for other in others:
+            draw_line(axes[line], other.evidence.finished(other.arm, task), other.label, other.colour)
         draw_published(axes[line, 0], task, evidence.until)
+        draw_published(axes[line, 0], task, evidence.until, "DroQ", ":")
         for axis, what in zip(axes[line], ("environment steps", "minutes of one core"), strict=True):
             axis.set_title(task, fontsize=10)
             axis.set_xlabel(what)

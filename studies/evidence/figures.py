@@ -10,15 +10,20 @@ from pathlib import Path
 
 import numpy as np
 from blocks import DATA, UNTIL, Array, Evidence, Scores
-from drawing import SIGNALS, SIGNALS_FROM, draw_curves, draw_minutes, draw_signals, draw_start
+from drawing import COLOURS, SIGNALS, SIGNALS_FROM, Beside, draw_curves, draw_minutes, draw_signals, draw_start
 
 from pessimism.analysis.reference import curves_of
 from pessimism.analysis.statistics import Sample, difference, interval, mean
 from pessimism.tools.script import Parser, start
 
 BIAS_FROM = 10_000
-# Relative returns are those over this arm's; a suite has one of them.
-BASES = ("fixed-0.5", "fixed", "rate-1e-4", "gpl-sac")
+# Relative returns are those over this arm's: the first of these that a suite has.
+BASES = ("fixed-0.5", "fixed", "rate-1e-4", "xqc-256", "gpl-sac")
+CURVES = {  # suites whose return, bias and beta are drawn, and where
+    "calibration": "calibration.png",
+    "hopper-full": "hopper-full.png",
+    "backbones": "backbones-bias.png",
+}
 BIAS, RETURN = "abs. normalised bias (primary 1)", "relative return (primary 2)"
 END, FINAL = "abs. normalised bias, last 3 readings", "return, last 5000 steps"
 OVER_REDQ = "return of the last 5000 steps over published REDQ's"
@@ -174,6 +179,16 @@ def returns_table(evidence: Evidence) -> str:
     return "\n".join(lines)
 
 
+def gpl_sac_elsewhere(data: Path) -> list[Beside]:
+    """Return GPL-SAC's runs of other suites: at the paper's size, and with fewer critics and updates."""
+    full = Evidence("hopper-full", data, UNTIL["hopper-full"], begun=True)
+    half = Evidence("calibration", data, UNTIL["calibration"], begun=True)
+    return [
+        Beside(full, "gpl-sac", "GPL-SAC", COLOURS[-1]),
+        Beside(half, "dual-1e-4", "GPL-SAC, 5 critics, 5 updates", COLOURS[-2]),
+    ]
+
+
 def main() -> None:
     """Print the tables and draw the pictures of each suite that has a complete block."""
     parser = Parser(__doc__)
@@ -197,9 +212,7 @@ def main() -> None:
         if suite == "backbones":
             begun = Evidence(suite, args.data, args.until or until, begun=True)
             text += [f"## {suite}, to {args.until or until:,} steps", returns_table(begun)]
-            full_size = Evidence("hopper-full", args.data, UNTIL["hopper-full"], begun=True)
-            draw_minutes(begun, full_size, args.out / f"{suite}.png")
-            continue
+            draw_minutes(begun, gpl_sac_elsewhere(args.data), args.out / f"{suite}.png")
         evidence = Evidence(suite, args.data, args.until or until)
         text.append(f"## {suite}, to {args.until or until:,} steps: {len(evidence.blocks)} complete blocks")
         if not evidence.blocks:
@@ -208,8 +221,8 @@ def main() -> None:
         text += [rules_table(evidence, found), differences_table(evidence, found), signals_table(evidence)]
         if suite.startswith("start-"):
             draw_start(evidence, args.out / f"{suite}.png")
-            continue
-        draw_curves(evidence, args.out / f"{suite}.png")
+        if suite in CURVES:
+            draw_curves(evidence, args.out / CURVES[suite])
         if suite == "calibration":
             draw_signals(evidence, args.out / f"{suite}-signals.png")
     if not args.first_look:

@@ -123,6 +123,7 @@ def test_reference_numbers_are_found_under_every_spelling():
         assert reference.paper_score(env, "DrQv2", 1_500_000).mean == 771
     assert reference.paper_score("Hopper-v4", "gpl-sac", 50_000) is None
     assert [curve.env for curve in reference.curves_of("Hopper-v5", "redq")] == ["Hopper-v4"]
+    assert [curve.algorithm for curve in reference.curves_of("Hopper-v4", "DroQ")] == ["DroQ (UTD20)"]
     assert all(len(curve.steps) == len(curve.means) == len(curve.stds) for curve in reference.published_curves())
 
 

@@ -119,6 +119,26 @@ def test_returns_over_minutes_are_those_of_finished_runs(monkeypatch, capsys):
     assert Path("backbones.png").stat().st_size > 10_000
 
 
+def test_backbones_have_bias_and_paired_differences_of_complete_blocks(monkeypatch, capsys):
+    for seed in range(3):
+        make_run("xqc-256", seed, bias=1.0, score=100.0, steps=30_000, suite="backbones")
+        make_run("gpl-xqc-256", seed, bias=3.0, score=150.0, steps=30_000, suite="backbones")
+    monkeypatch.setattr(sys, "argv", ["collect.py", "runs", "--out", "data"])
+    collect.main()
+    monkeypatch.setattr(sys, "argv", ["figures.py", "--data", "data", "--out", "."])
+    figures.main()
+    bias, returns = "+2.00 [+2.00, +2.00]; t [+2.00, +2.00]", "+0.50 [+0.50, +0.50]; t [+0.50, +0.50]"
+    assert f"| GPL-XQC, width 256 | XQC, width 256 | {bias} | {returns} |" in capsys.readouterr().out
+    assert Path("backbones-bias.png").stat().st_size > 10_000
+
+
+def test_gpl_sac_of_other_suites_stands_beside_the_backbones(evidence):
+    found = {other.arm: other.evidence for other in figures.gpl_sac_elsewhere(Path("data"))}
+    assert list(found) == ["gpl-sac", "dual-1e-4"]
+    assert found["dual-1e-4"].suite == "calibration"
+    assert found["dual-1e-4"].finished("dual-1e-4", "Hopper-v4") == []  # 12,000 of 20,000 steps
+
+
 def test_runs_that_stopped_early_are_not_in_the_curves(evidence):
     assert len(evidence.finished("redq", "Hopper-v4")) == 2
     assert len(evidence.finished("calibrated", "Hopper-v4")) == 3

@@ -38,7 +38,7 @@ TABLES = ("gym_100k", "dmc_pixels", "dmc_top", "dmc_optimistic_shift")
 PAPER_SEEDS = 5
 AVERAGES = ("average", "normalized_average")
 # Names under which the curves' authors published what is an algorithm here.
-ALSO_CALLED = {"redqutd20": "redq", "sacutd1": "sac"}
+ALSO_CALLED = {"redqutd20": "redq", "droqutd20": "droq", "sacutd1": "sac"}
 
 
 @cache
