@@ -1,7 +1,7 @@
 """Pictures of the evidence."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +14,21 @@ from matplotlib.axes import Axes
 
 from pessimism.analysis.reference import curves_of
 
-COLOURS = ["#E69F00", "#56B4E9", "#999999", "#0072B2", "#CC79A7", "#D55E00", "#009E73"]  # Okabe and Ito's
+GREY = "#999999"
+COLOURS = ["#E69F00", "#56B4E9", GREY, "#0072B2", "#CC79A7", "#D55E00", "#009E73"]  # Okabe and Ito's
 SIGNALS_FROM = 7000
 SIGNALS = {
     "dual_td": "mean TD error",
     "validation_td": "TD error, held out",
     "training": "bias of training episodes",
 }
+
+
+def coloured(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
+    """Yield each arm with its label and its colour. Grey is for REDQ's rule, which the backbones do not have."""
+    colours = sorted(COLOURS, key=lambda colour: colour == GREY) if evidence.suite == "backbones" else COLOURS
+    for (arm, label), colour in zip(evidence.arms.items(), colours, strict=False):
+        yield arm, label, colour
 
 
 def draw_curves(evidence: Evidence, path: Path) -> None:
@@ -33,7 +41,7 @@ def draw_curves(evidence: Evidence, path: Path) -> None:
     for column, task in enumerate(tasks):
         for line, (name, title) in enumerate(panels.items()):
             axis = axes[line, column]
-            for (arm, label), colour in zip(evidence.arms.items(), COLOURS, strict=False):
+            for arm, label, colour in coloured(evidence):
                 rows = [r for r in evidence.rows if (r["arm"], r["task"]) == (arm, task) and not np.isnan(r[name])]
                 steps = sorted({row["step"] for row in rows if name == "return" or row["step"] > 5000})
                 values = [[row[name] for row in rows if row["step"] == step] for step in steps]
@@ -96,7 +104,7 @@ def draw_signals(evidence: Evidence, path: Path) -> None:
     for line, task in enumerate(tasks):
         for column, signal in enumerate(("dual_td", "training")):
             axis = axes[line, column]
-            for (arm, label), colour in zip(evidence.arms.items(), COLOURS, strict=False):
+            for arm, label, colour in coloured(evidence):
                 rows = [
                     r for r in evidence.rows if (r["arm"], r["task"]) == (arm, task) and r["step"] >= SIGNALS_FROM
                 ]
@@ -129,7 +137,7 @@ def draw_minutes(evidence: Evidence, others: Sequence[Beside], path: Path) -> No
     size = (11, 3.6 * len(tasks))
     figure, axes = plt.subplots(len(tasks), 2, figsize=size, squeeze=False, sharey="row", layout="constrained")
     for line, task in enumerate(tasks):
-        for (arm, label), colour in zip(evidence.arms.items(), COLOURS, strict=False):
+        for arm, label, colour in coloured(evidence):
             draw_line(axes[line], evidence.finished(arm, task), label, colour)
         for other in others:
             draw_line(axes[line], other.evidence.finished(other.arm, task), other.label, other.colour)
