@@ -189,12 +189,40 @@ def gpl_sac_elsewhere(data: Path) -> list[Beside]:
     ]
 
 
+def report(suite: str, data: Path, out: Path, until: int) -> list[str]:
+    """Return a suite's tables, of its complete blocks, and draw its pictures."""
+    evidence = Evidence(suite, data, until)
+    text = [f"## {suite}, to {until:,} steps: {len(evidence.blocks)} complete blocks"]
+    if suite == "backbones":  # an arm's runs count as soon as they are finished
+        begun = Evidence(suite, data, until, begun=True)
+        text.append(returns_table(begun))
+        draw_minutes(begun, gpl_sac_elsewhere(data), out / f"{suite}.png")
+    if not evidence.blocks:
+        return text
+    found = measures(evidence)
+    text += [rules_table(evidence, found), differences_table(evidence, found), signals_table(evidence)]
+    if suite.startswith("start-"):
+        draw_start(evidence, out / f"{suite}.png")
+    if suite in CURVES:
+        draw_curves(evidence, out / CURVES[suite])
+    if suite == "calibration":
+        draw_signals(evidence, out / f"{suite}-signals.png")
+    return text
+
+
+def first_look(suite: str, data: Path, out: Path, until: int) -> list[str]:
+    """Return the table of a suite's signals, from all runs that have begun, and draw them."""
+    begun = Evidence(suite, data, until, begun=True)
+    draw_signals(begun, out / f"{suite}-first-look.png")
+    return [signals_table(begun)]
+
+
 def main() -> None:
-    """Print the tables and draw the pictures of each suite that has a complete block."""
+    """Print the tables and draw the pictures of each suite of which there is something."""
     parser = Parser(__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="directory of the CSV files")
     parser.add_argument("--out", type=Path, default=DATA.parent, help="where tables.md and the pictures go")
-    parser.add_argument("--until", type=int, help="steps that count (default: 20000, and 15000 for hopper-full)")
+    parser.add_argument("--until", type=int, help="steps that count (default: by suite, 15000 to 30000)")
     parser.add_argument(
         "--first-look", action="store_true", help="only the signals, from all runs that have begun, complete or not"
     )
@@ -202,29 +230,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     text = []
     for suite, until in UNTIL.items():
-        if not (args.data / f"{suite}.csv").exists():
-            continue
-        if args.first_look:
-            begun = Evidence(suite, args.data, args.until or until, begun=True)
-            draw_signals(begun, args.out / f"{suite}-first-look.png")
-            text.append(signals_table(begun))
-            continue
-        if suite == "backbones":
-            begun = Evidence(suite, args.data, args.until or until, begun=True)
-            text += [f"## {suite}, to {args.until or until:,} steps", returns_table(begun)]
-            draw_minutes(begun, gpl_sac_elsewhere(args.data), args.out / f"{suite}.png")
-        evidence = Evidence(suite, args.data, args.until or until)
-        text.append(f"## {suite}, to {args.until or until:,} steps: {len(evidence.blocks)} complete blocks")
-        if not evidence.blocks:
-            continue
-        found = measures(evidence)
-        text += [rules_table(evidence, found), differences_table(evidence, found), signals_table(evidence)]
-        if suite.startswith("start-"):
-            draw_start(evidence, args.out / f"{suite}.png")
-        if suite in CURVES:
-            draw_curves(evidence, args.out / CURVES[suite])
-        if suite == "calibration":
-            draw_signals(evidence, args.out / f"{suite}-signals.png")
+        if (args.data / f"{suite}.csv").exists():
+            make = first_look if args.first_look else report
+            text += make(suite, args.data, args.out, args.until or until)
     if not args.first_look:
         (args.out / "tables.md").write_text("\n\n".join(text) + "\n")
     print("\n\n".join(text))
