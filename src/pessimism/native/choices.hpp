@@ -12,50 +12,80 @@
 
 namespace vectors {
 
-// The left operand, zeros and ones: for each row and each group of terms (g, g + groups, g + 2 groups, g + 3 groups) which
-// of the four are chosen, as a number from 0 to 15.
+constexpr Index GROUPS = 8;  // that are worked on together: their tables are 16 KB, half of most first-level caches
+using Table = float[16][CHUNK];
+
+// The left operand, zeros and ones. For each row and each group of terms (g, g + groups, g + 2 groups, g + 3 groups): which
+// of the four are chosen, as the place of their sum in the tables.
 class Choices {
   public:
     Index rows = 0, groups = 0;
-    Index by_row = 0, by_group = 0;  // from a code to that of the next row, of the next group
 
     void set(const Matrix& m, const Team& team) {
         team.alone([&] {
             rows = m.rows;
-            groups = (m.columns + 3) / 4;
-            by_row = m.transposed ? 1 : groups;
-            by_group = m.transposed ? padded(rows) : 1;
-            codes.assign(padded(rows) * groups, 0);
+            groups = padded(m.columns) / 4;
+            places.resize(rows * groups);
+            nothing_chosen = zeros.fit(rows);
         });
-        const Range lines = team.share(m.transposed ? groups : rows);
-        for (Index line = lines.begin; line < lines.end; line++)
-            for (Index term = 0; term < 4; term++) mark(m, line, term);
+        const Range mine = team.share(groups / GROUPS);
+        for (Index pass = mine.begin; pass < mine.end; pass++)
+            m.transposed ? mark_columns(m, pass * GROUPS) : mark_rows(m, pass * GROUPS);
         team.wait();
     }
 
-    const uint8_t* at(Index row, Index group) const { return codes.data() + row * by_row + group * by_group; }
+    // Bytes [rows, GROUPS] from the start of the tables, for the groups from `group` on.
+    const uint16_t* from(Index group) const { return places.data() + group * rows; }
 
   private:
-    std::vector<uint8_t> codes;
+    std::vector<uint16_t> places;
+    Memory zeros;
+    const float* nothing_chosen = nullptr;
 
-    void mark(const Matrix& m, Index line, Index term) {
-        const Index before = term * groups, left = m.columns - before;
-        if (left <= (m.transposed ? line : 0)) return;
-        const float* from = m.data + (m.transposed ? (before + line) * m.line : line * m.line + before);
-        uint8_t* to = codes.data() + line * std::max(by_row, by_group);
-        const Index count = m.transposed ? rows : std::min(groups, left);
-        const uint8_t bit = uint8_t(1 << term);
-        for (Index i = 0; i < count; i++) to[i] |= from[i] > 0 ? bit : 0;
+    static uint16_t place(Index g, int chosen) { return uint16_t((16 * g + chosen) * sizeof(float[CHUNK])); }
+
+    // Lines in memory are rows, padded with zeros.
+    void mark_rows(const Matrix& m, Index group) {
+        typedef float Terms __attribute__((vector_size(GROUPS * sizeof(float))));
+        typedef int32_t Wide __attribute__((vector_size(GROUPS * sizeof(int32_t))));
+        typedef uint16_t Places __attribute__((vector_size(GROUPS * sizeof(uint16_t))));
+        Wide none;
+        for (Index g = 0; g < GROUPS; g++) none[g] = place(g, 0);
+        for (Index row = 0; row < rows; row++) {
+            Wide sums = none;
+            for (Index term = 0; term < 4; term++) {
+                Terms terms;
+                std::memcpy(&terms, m.data + row * m.line + term * groups + group, sizeof terms);
+                sums += (terms > 0) & place(0, 1 << term);
+            }
+            const Places narrow = __builtin_convertvector(sums, Places);
+            std::memcpy(places.data() + group * rows + row * GROUPS, &narrow, sizeof narrow);
+        }
+    }
+
+    // Lines in memory are terms.
+    void mark_columns(const Matrix& m, Index group) {
+        uint16_t* to = places.data() + group * rows;
+        for (Index g = 0; g < GROUPS; g++) {
+            const float* lines[4];
+            for (Index term = 0; term < 4; term++) {
+                const Index k = term * groups + group + g;
+                lines[term] = k < m.columns ? m.data + k * m.line : nothing_chosen;
+            }
+            for (Index row = 0; row < rows; row++) {
+                int chosen = 0;
+                for (int term = 0; term < 4; term++) chosen |= (lines[term][row] > 0) << term;
+                to[row * GROUPS + g] = place(g, chosen);
+            }
+        }
     }
 };
 
 // Tables of one chunk of columns, for some groups of terms.
 class Tables {
   public:
-    static constexpr Index GROUPS = 8;  // 16 KB of sums: half of most first-level caches
-
-    void fill(const Right& b, Index chunk, Index group, Index count, Index groups) {
-        for (Index g = 0; g < count; g++)
+    void fill(const Right& b, Index chunk, Index group, Index groups) {
+        for (Index g = 0; g < GROUPS; g++)
             for (Index column = 0; column < CHUNK; column += LANES) {
                 const float* panel = b.panel((chunk * CHUNK + column) / BLOCK) + column % BLOCK;
                 Vector all_sums[16] = {};
@@ -64,47 +94,41 @@ class Tables {
                     const Vector row = k < b.inner ? load(panel + k * BLOCK) : Vector{};
                     for (Index n = 0; n < 1 << term; n++) all_sums[(1 << term) + n] = all_sums[n] + row;
                 }
-                for (Index n = 0; n < 16; n++) store(sums[g][n] + column, all_sums[n]);
+                for (Index n = 0; n < 16; n++) store(tables[g][n] + column, all_sums[n]);
             }
     }
 
-    // Add what some rows choose to their sums in C; the first time the sums are zero.
-    void add(const Choices& a, Index row, Index group, Index count, float* c, Index stride) const {
-        Vector total[ROWS][VECTORS];
+    // Add what each row chooses to its sums in C; at first the sums are zero.
+    __attribute__((noinline)) void add(const uint16_t* places, Index rows, bool first, float* c, Index stride) const {
+        const char* start = reinterpret_cast<const char*>(tables);
+        for (Index row = 0; row < rows; row++, places += GROUPS, c += stride) {
+            Vector total[VECTORS];
 #pragma GCC unroll 8
-        for (Index r = 0; r < ROWS; r++)
+            for (Index v = 0; v < VECTORS; v++) total[v] = first ? Vector{} : load(c + v * LANES);
 #pragma GCC unroll 8
-            for (Index v = 0; v < VECTORS; v++) total[r][v] = group ? load(c + r * stride + v * LANES) : Vector{};
-        const uint8_t* codes = a.at(row, group);
-        for (Index g = 0; g < count; g++, codes += a.by_group)
+            for (Index g = 0; g < GROUPS; g++) {
+                const float* chosen = reinterpret_cast<const float*>(start + places[g]);
 #pragma GCC unroll 8
-            for (Index r = 0; r < ROWS; r++) {
-                const float* chosen = sums[g][codes[r * a.by_row]];
-#pragma GCC unroll 8
-                for (Index v = 0; v < VECTORS; v++) total[r][v] += load(chosen + v * LANES);
+                for (Index v = 0; v < VECTORS; v++) total[v] += load(chosen + v * LANES);
             }
 #pragma GCC unroll 8
-        for (Index r = 0; r < ROWS; r++)
-#pragma GCC unroll 8
-            for (Index v = 0; v < VECTORS; v++) store(c + r * stride + v * LANES, total[r][v]);
+            for (Index v = 0; v < VECTORS; v++) store(c + v * LANES, total[v]);
+        }
     }
-
-    static constexpr Index VECTORS = CHUNK / LANES;
-    static constexpr Index ROWS = std::max(Index(1), 8 / VECTORS);  // at a time: eight sums, as each waits for its last
 
   private:
-    alignas(64) float sums[GROUPS][16][CHUNK];
+    static constexpr Index VECTORS = CHUNK / LANES;
+    alignas(64) Table tables[GROUPS];
 };
 
-// One chunk of columns of C = A B. Rows of C are written up to a multiple of Tables::ROWS.
+// One chunk of columns of C = A B.
 template <class Meanwhile>
 void choose(const Choices& a, const Right& b, Index chunk, float* c, Index stride, Meanwhile meanwhile) {
     Tables tables;
-    for (Index group = 0; group < a.groups; group += Tables::GROUPS) {
-        meanwhile(group / Tables::GROUPS, (a.groups + Tables::GROUPS - 1) / Tables::GROUPS);
-        const Index count = std::min(Tables::GROUPS, a.groups - group);
-        tables.fill(b, chunk, group, count, a.groups);
-        for (Index row = 0; row < a.rows; row += Tables::ROWS) tables.add(a, row, group, count, c + row * stride, stride);
+    for (Index group = 0; group < a.groups; group += GROUPS) {
+        meanwhile(group / GROUPS, a.groups / GROUPS);
+        tables.fill(b, chunk, group, a.groups);
+        tables.add(a.from(group), a.rows, group == 0, c, stride);
     }
 }
 
