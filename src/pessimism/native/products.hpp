@@ -51,7 +51,9 @@ class Right {
             data = memory.fit(panels * BLOCK * inner);
         });
         const Range mine = team.share(panels);
-        for (Index n = mine.begin; n < mine.end; n++) m.transposed ? transpose_panel(m, n) : copy_panel(m, n);
+        for (Index k = 0; k < inner && !m.transposed; k += LINES)
+            for (Index n = mine.begin; n < mine.end; n++) copy_panel(m, n, {k, std::min(inner, k + LINES)});
+        for (Index n = mine.begin; n < mine.end && m.transposed; n++) transpose_panel(m, n);
         team.wait();
     }
 
@@ -61,11 +63,13 @@ class Right {
     Memory memory;
     float* data = nullptr;
 
-    void copy_panel(const Matrix& m, Index index) const {
+    static constexpr Index LINES = 16;  // that are read at a time, to the end: the processor sees that and reads ahead
+
+    void copy_panel(const Matrix& m, Index index, Range lines) const {
         const Index column = index * BLOCK, width = std::clamp(m.columns - column, Index(0), BLOCK);
-        float* to = data + column * inner;
-        const float* from = m.data + column;
-        for (Index k = 0; k < inner; k++, to += BLOCK, from += m.line) {
+        float* to = data + column * inner + lines.begin * BLOCK;
+        const float* from = m.data + lines.begin * m.line + column;
+        for (Index k = lines.begin; k < lines.end; k++, to += BLOCK, from += m.line) {
             const float factor = m.by_line ? m.by_line[k] : 1;
             if (width == BLOCK) {
                 store(to, factor * load(from));
