@@ -28,6 +28,7 @@ EAGER_RETURN = """  # which is updated once after these updates
         return Learned(step, batch.at(-1), bonus[-1], {})"""
 ROWS = "replay/test_prior_rows.py"
 DROPOUT = ("native/test_native.py::test_updates_agree_with_torch[(2, 7, 23, 64)-dropout-vectors]",)
+ORDER = ("native/test_native.py::test_updates_in_one_call_are_those_one_by_one",)
 MASKS = ("native/test_native.py::test_a_gradient_is_that_of_the_masks_its_values_had",)
 TESTS_FAILED = 1  # pytest's exit code; others say that nothing was tested
 
@@ -136,6 +137,26 @@ MUTANTS = {
     ),
     "C++: policy's gradient under other masks than its values": Mutant(
         "native/critic.py", "(inputs, context.masks, *slopes)", "(inputs, Masks(), *slopes)", MASKS
+    ),
+    "C++: estimates in descending order": Mutant(
+        "native/targets.hpp", "swap = second < first", "swap = first < second", ORDER
+    ),
+    "C++: targets of the first update for all": Mutant(
+        "native/targets.hpp", "bonus = all.bonuses + update * batch", "bonus = all.bonuses", ORDER
+    ),
+    "C++: the strategy is not drawn again": Mutant(
+        "agents/critic_learner.py",
+        "self.pessimism.redraw()\n            order =",
+        "order =",
+        (
+            "agents/test_algorithm1.py::test_fast_implementations_redraw_the_strategy_before_each_update[redq-native]",
+        ),
+    ),
+    "targets in C++ with the other sign of beta": Mutant(
+        "strategies/penalty.py",
+        "1 / count - beta * weight",
+        "1 / count + beta * weight",
+        ("strategies/test_order.py::test_weighted_sums_are_target_values[FixedPenalty-3]",),
     ),
     "lowest critic by its largest atom": Mutant(
         "values.py",

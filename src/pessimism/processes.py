@@ -9,12 +9,13 @@ from pessimism.errors import UserError
 def pinned(threads: int) -> dict[str, str]:
     """Return the variables that give every library the same number of threads."""
     count, several = str(threads), str(threads > 1).lower()
+    xla = f"--xla_cpu_multi_thread_eigen={several} intra_op_parallelism_threads={count}"
     return {
         "OMP_NUM_THREADS": count,
         "MKL_NUM_THREADS": count,
         "OPENBLAS_NUM_THREADS": count,
         "NPROC": count,  # the size of JAX's thread pool
-        "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={several} intra_op_parallelism_threads={count}",
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {xla}".strip(),  # the last of two flags holds
         "JAX_PLATFORMS": "cpu",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",  # otherwise a pool of processes that stays
     }

@@ -167,24 +167,29 @@ def coordinates(values: Values) -> Tensor:
     if isinstance(values, Atoms):
         gaps = values.location[..., 1:] - values.location[..., :-1]
         return values.weight[..., :-1].cumsum(dim=-1) * gaps  # F reaches 1 at the last atom
-    return sorted_atoms(values) / values.shape[-1]
+    return values if values.shape[-1] == 1 else sorted_atoms(values) / values.shape[-1]
 
 
-def pairwise_distance(values: Values) -> Tensor:
-    """Return the mean Wasserstein-1 distance over all pairs of critics: [N, B, K] -> [B, 1] (Eqn. 6).
+def rank_weights(count: int) -> list[float]:
+    """Return the weights of N members in ascending order in their mean pairwise distance (Eqn. 6).
 
-    The sum over pairs needs no N x N table: with the members in ascending order x_(1..N), at each coordinate,
+    The sum over pairs needs no N x N table: with the members x_(1..N) in ascending order
 
         sum_{i<j} |x_i - x_j| = sum_i (2i - N - 1) x_(i).
     """
+    pairs = max(1, count * (count - 1) // 2)
+    return [(2 * rank - count - 1) / pairs for rank in range(1, count + 1)]
+
+
+def pairwise_distance(values: Values) -> Tensor:
+    """Return the mean Wasserstein-1 distance over all pairs of critics: [N, B, K] -> [B, 1] (Eqn. 6)."""
     points, count = coordinates(values), members(values)  # [N, B, K], N
     if count == 1:
         return torch.zeros_like(points[0, :, :1])
     if count == 2:  # without the sort
         return (points[0] - points[1]).abs().sum(dim=-1, keepdim=True)
     ordered = points.sort(dim=0).values
-    rank = torch.arange(1, count + 1, device=points.device, dtype=points.dtype)
-    weight = (2 * rank - count - 1) * (2 / (count * (count - 1)))  # [N]
+    weight = points.new_tensor(rank_weights(count))
     return (weight.view(-1, 1, 1) * ordered).sum(dim=0).sum(dim=-1, keepdim=True)
 
 

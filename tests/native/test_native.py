@@ -24,7 +24,7 @@ from pessimism.nn.actor import SquashedGaussianActor
 from pessimism.nn.backbones import DroQCritic, XQCCritic
 from pessimism.nn.critic import Pairs, plain_critic, residual_critic
 from pessimism.nn.ensemble import EnsembleDropout, hashed
-from pessimism.strategies import LearnedPenalty
+from pessimism.strategies import ClippedMinimum, FixedPenalty, LearnedPenalty, SubsetMinimum
 from pessimism.training.build import build_agent
 from pessimism.types import Batch
 from pessimism.values import cross_entropy_loss, quantile_huber_loss, squared_td_loss
@@ -154,6 +154,55 @@ def test_values_come_with_the_update_before_them(way, precision, build):
     two.native.learn(torch.cat([obs, action], dim=-1), target)
     assert torch.equal(ahead, two.native.target_values(following))
     assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
+
+
+def native_learner(build, strategy, way):
+    """Return a learner of three critics whose targets come from a strategy."""
+    torch.manual_seed(0)
+    learner = NativeLearner(build(9, members=3, hidden=32), strategy, tau=0.05, lr=1e-3)
+    networks = (learner.critic, learner.target_critic, learner.optimizer)
+    learner.native = CriticUpdate(*networks, learner.tau, squared_td_loss, target=way[0], tiles=way[1])
+    return learner
+
+
+@needs_library
+@in_each_precision
+@pytest.mark.parametrize("batch", [5, 40])
+@pytest.mark.parametrize("build", [residual_critic, DROPPING, partial(DROPPING, samples=4)])
+@pytest.mark.parametrize("strategy", [partial(LearnedPenalty, 0.8), partial(SubsetMinimum, 3, 1.5)])
+def test_updates_in_one_call_are_those_one_by_one(way, precision, strategy, build, batch):
+    if strategy.func is SubsetMinimum and getattr(build, "keywords", {}).get("samples"):
+        strategy = partial(SubsetMinimum, 12, 2.5)
+    generator = torch.Generator().manual_seed(0)
+    sizes = (9 - ACT, ACT, 1, 1, 9 - ACT, ACT, 1)  # those of a batch, next actions, entropy bonus
+    *fields, next_action, bonus = (torch.randn(6, batch, size, generator=generator) for size in sizes)
+    learned, states = [], []
+    for together in (True, False):
+        learner = native_learner(build, strategy(), way)
+        learner.native.products = (learner.native.products[0], int(precision == "bfloat16"))
+        assert len(learner._orders(2)) == 2
+        if not together:
+            learner._orders = lambda updates: []
+        learner.pessimism.generator.manual_seed(0)
+        learned.append(learner.learn(Batch(*fields), next_action, bonus).critic)
+        parts = (learner.critic, learner.target_critic, learner.optimizer)
+        states.append([value for part in parts for value in part.state_dict().values()])
+    tolerance = 1e-5 if precision == "float32" else 2e-2
+    for one, two in zip(learned[0], learned[1], strict=True):
+        torch.testing.assert_close(one, two, atol=tolerance, rtol=tolerance)
+    for one, two in zip(*states, strict=True):
+        torch.testing.assert_close(one, two, atol=tolerance, rtol=tolerance)
+
+
+@needs_library
+@products
+@pytest.mark.parametrize("strategy", [partial(FixedPenalty, 0.5), ClippedMinimum, partial(SubsetMinimum, 3, 2)])
+def test_estimates_that_are_not_numbers_reach_the_targets(way, strategy):
+    learner = native_learner(plain_critic, strategy(), way)
+    sizes = (9 - ACT, ACT, 1, 1, 9 - ACT)
+    batch, next_action = Batch(*(torch.randn(1, 6, size) for size in sizes)), torch.randn(1, 6, ACT)
+    next_action[0, 4] = float("nan")
+    assert not learner.learn(batch, next_action, torch.zeros(1, 6, 1)).critic.loss.isfinite()
 
 
 @needs_library

@@ -26,6 +26,17 @@ def fresh():
     ]
 
 
+def test_several_steps_at_once_count_as_so_many():
+    one, other = Adam(fresh(), 1e-2), Adam(fresh(), 1e-2)
+    for optimizer in (one, other):
+        optimizer.schedule_(0.7)
+        optimizer.advance()
+    at_once, singly = torch.tensor(one.advance_by(5)), torch.stack([other.advance() for _ in range(5)])
+    assert torch.equal(at_once, singly)
+    assert torch.equal(one.powers, other.powers)
+    assert torch.equal(one.advance(), other.advance())
+
+
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.999)])
 def test_adam_is_torchs_adam(betas):
     ours, theirs = fresh(), fresh()

@@ -16,7 +16,7 @@ from pessimism.native.network import PolicyNetwork, is_plain
 from pessimism.nn.actor import VectorActor
 from pessimism.nn.critic import EnsembleCritic, Pairs
 from pessimism.nn.optim import Adam, polyak_
-from pessimism.strategies import Pessimism
+from pessimism.strategies import OrderedSum, Pessimism
 from pessimism.types import Batch, Metrics
 from pessimism.values import Values, detached, moved, squared_td_loss
 
@@ -150,10 +150,35 @@ class NativeLearner(CriticLearner):
 
     @torch.no_grad()
     def learn(self, batch: Batch, next_action: Tensor, bonus: Tensor) -> Learned:
-        """Update on one batch after the other; each call to C++ also evaluates the next update's next actions."""
+        """Update on one batch after the other, in one call to C++ if the strategy says its target in full."""
         inputs = torch.cat([batch.obs, batch.action], dim=-1)  # [U, B, obs + act]
         next_inputs = torch.cat([batch.next_obs, next_action], dim=-1)
-        next_values = self.native.target_values(next_inputs[0])  # [N, B, 1]
+        orders = self._orders(len(inputs))
+        if orders:
+            target_parts = (batch.reward, batch.discount, bonus)
+            step = CriticStep(*self.native.learn_all(inputs, next_inputs, target_parts, orders))
+        else:
+            step = self._learn_one_by_one(batch, inputs, next_inputs, bonus)
+        if self.average_with == "policy":
+            polyak_(self.target_critic, self.critic, self.tau)
+        return Learned(step, batch.at(-1), bonus[-1], {})
+
+    def _orders(self, updates: int) -> list[OrderedSum]:
+        """Return how the target critics are read in each update, or nothing where the strategy does not say."""
+        estimates = self.native.members * self.native.samples
+        if self.native.atoms > 1 or self.pessimism.target_order(estimates) is None:
+            return []
+        orders = []
+        for _ in range(updates):
+            self.pessimism.redraw()
+            order = self.pessimism.target_order(estimates)
+            assert order is not None
+            orders.append(order)
+        return orders
+
+    def _learn_one_by_one(self, batch: Batch, inputs: Tensor, next_inputs: Tensor, bonus: Tensor) -> CriticStep:
+        """Each call to C++ also evaluates the next update's next actions."""
+        next_values = self.native.target_values(next_inputs[0])  # [N, B, K]
         for index, following in enumerate((*next_inputs[1:], None)):
             self.pessimism.redraw()
             target = td_target(self.pessimism, batch.at(index), next_values, bonus[index])
@@ -162,9 +187,7 @@ class NativeLearner(CriticLearner):
             step = CriticStep(loss, values, next_values)
             if ahead is not None:
                 next_values = ahead
-        if self.average_with == "policy":
-            polyak_(self.target_critic, self.critic, self.tau)
-        return Learned(step, batch.at(-1), bonus[-1], {})
+        return step
 
 
 def critic_learner(

@@ -1,7 +1,7 @@
 """The critics' TD-learning in C++: `critic_update.cpp` on the tensors of torch's modules, in place."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from pessimism.native.problem import (
     Masks,
     Problem,
     Streams,
+    Updates,
     in_slots,
     parts_of,
     pointer,
@@ -26,6 +27,7 @@ from pessimism.nn.backbones import DroQCritic
 from pessimism.nn.critic import EnsembleCritic, ResidualCritic
 from pessimism.nn.ensemble import EnsembleDropout, EnsembleLayerNorm, EnsembleLinear
 from pessimism.nn.optim import Adam
+from pessimism.strategies import OrderedSum
 from pessimism.values import quantile_huber_loss, squared_td_loss
 
 MATRICES = (4, 8)  # the square ones, inner and outer
@@ -143,6 +145,44 @@ class CriticUpdate:
             *(pointer(values), pointer(losses), pointer(next_inputs), pointer(next_values)),
         )
         return losses.sum(), values, next_values
+
+    def learn_all(
+        self,
+        inputs: Tensor,
+        next_inputs: Tensor,
+        target_parts: tuple[Tensor, Tensor, Tensor],
+        orders: Sequence[OrderedSum],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Take a step of the optimizer and of the average for each of U batches of critics with one atom.
+
+        inputs and next inputs [U, B, obs + act]; rewards, discounts and entropy bonuses [U, B, 1]. How the target
+        critics are read may differ from update to update. Returns the last update's loss, values before it and
+        target critics' values.
+        """
+        rows = next_inputs.repeat(1, self.samples, 1) if self.samples > 1 else next_inputs  # [U, M * B, obs + act]
+        values, losses, next_values = self._values(inputs[0]), torch.empty(self.members), self._values(rows[0])
+        estimates = self.members * self.samples
+
+        def padded(numbers: Sequence[float]) -> list[float]:
+            return [*numbers, *[0] * (estimates - len(numbers))]
+
+        rates, square_scales = zip(*self.optimizer.advance_by(len(orders)), strict=True)
+        tensors = {
+            "read": torch.tensor([len(order.members) for order in orders]),
+            "chosen": torch.tensor([padded(order.members) for order in orders]),
+            "weights": torch.tensor([padded(order.weights) for order in orders], dtype=torch.float32),
+            **{"inputs": inputs, "next_inputs": rows},
+            **dict(zip(("rewards", "discounts", "bonuses"), target_parts, strict=True)),
+            "rates": torch.tensor([self.optimizer.lr * rate for rate in rates], dtype=torch.float32),
+            "square_scales": torch.tensor(square_scales, dtype=torch.float32),
+            **{"values": values, "losses": losses, "next_values": next_values},
+        }
+        lines = {name: tensor.contiguous() for name, tensor in tensors.items()}  # kept until the call is over
+        updates = Updates(len(orders), estimates, **{name: pointer(tensor) for name, tensor in lines.items()})
+        self.library.functions.learn_all(
+            self._problem(inputs[0], 0), self._problem(rows[0], 0), ctypes.byref(updates)
+        )
+        return losses.sum(), values, next_values.view(-1, inputs.shape[1], 1)
 
     def _online_values(self, inputs: Tensor) -> tuple[Tensor, "ctypes.Array[ctypes.c_uint32]"]:
         """Return the values, and the masks that they were computed under."""

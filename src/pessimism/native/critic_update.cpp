@@ -20,6 +20,7 @@
 #include "batched.hpp"
 #include "member.hpp"
 #include "products.hpp"
+#include "targets.hpp"
 #include "threads.hpp"
 #if defined(__AMX_BF16__) && defined(__linux__)
 #include "amx.hpp"
@@ -137,6 +138,22 @@ EXPORT void learn(const Problem* p, const float* x, const float* target, float r
         member.learn(masks, x, target, rate, square_scale, values + n * size, losses + n);
         if (next_x) member.evaluate(p->averaged, next_masks, next_x, next_values + n * size);
     });
+}
+
+// One update after the other, with targets from the averaged networks' values of the next inputs. With several masks these
+// have as many rows for each transition, and a problem of their own, `reading`.
+EXPORT void learn_all(const Problem* p, const Problem* reading, const Updates* all) {
+    const Index width = p->batch * p->inputs, next_width = reading->batch * p->inputs;
+    const bool together = reading->batch == p->batch;
+    std::vector<float> targets(p->batch);
+    target_values(reading, all->next_inputs, all->next_values);
+    for (Index update = 0; update < all->count; update++) {
+        td_targets(*all, update, p->batch, all->next_values, targets.data());
+        const float* following = update + 1 < all->count ? all->next_inputs + (update + 1) * next_width : nullptr;
+        learn(p, all->inputs + update * width, targets.data(), all->rates[update], all->square_scales[update], all->values,
+              all->losses, together ? following : nullptr, all->next_values);
+        if (following && !together) target_values(reading, following, all->next_values);
+    }
 }
 
 // Products of two stacks of matrices, for what is not a critic of the above.

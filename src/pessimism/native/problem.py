@@ -32,6 +32,17 @@ class Problem(ctypes.Structure):
     )
 
 
+class Updates(ctypes.Structure):
+    """The C++ structure of the same name."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("count", "estimates")),
+        *((name, ctypes.c_void_p) for name in ("read", "chosen", "weights", "inputs", "next_inputs")),
+        *((name, ctypes.c_void_p) for name in ("rewards", "discounts", "bonuses", "rates", "square_scales")),
+        *((name, ctypes.c_void_p) for name in ("values", "losses", "next_values")),
+    )
+
+
 def parts_of(precision: Precision, *, tiles: bool) -> int:
     """Return how many bfloat16 numbers stand for a float in a product; 0: the float itself."""
     if precision == "bfloat16":

@@ -47,6 +47,16 @@ class Adam(nn.Module):
         self.powers.mul_(self.decay)
         return (self.share / (1 - self.powers)).float()
 
+    def advance_by(self, steps: int) -> list[tuple[float, float]]:
+        """Count so many steps. Returns what `advance` returns at each of them, in double precision."""
+        powers, (share, one) = self.powers.tolist(), self.share.tolist()
+        factors = []
+        for _ in range(steps):
+            powers = [power * decay for power, decay in zip(powers, self.betas, strict=True)]
+            factors.append((share / (1 - powers[0]), one / (1 - powers[1])))
+        self.powers.copy_(self.powers.new_tensor(powers))
+        return factors
+
     def schedule_(self, share: float) -> None:
         """Set the share of the learning rate from here on."""
         self.share[0] = share

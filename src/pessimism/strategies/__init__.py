@@ -1,7 +1,7 @@
 """How an ensemble is read: each strategy works with any agent that has several critics."""
 
 from pessimism.strategies.bandit import BanditPenalty, ExponentialWeights
-from pessimism.strategies.base import Pessimism
+from pessimism.strategies.base import OrderedSum, Pessimism
 from pessimism.strategies.calibrated import ACCPenalty, CalibratedPenalty
 from pessimism.strategies.minimum import ClippedMinimum, SubsetMinimum
 from pessimism.strategies.penalty import FixedPenalty, LearnedPenalty, SquaredBiasPenalty, ValidationPenalty
@@ -14,6 +14,7 @@ __all__ = [
     "ExponentialWeights",
     "FixedPenalty",
     "LearnedPenalty",
+    "OrderedSum",
     "Pessimism",
     "SquaredBiasPenalty",
     "SubsetMinimum",

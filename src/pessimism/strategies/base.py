@@ -1,13 +1,21 @@
 """The interface between an agent and the way it reads its critics, and the memory of finished episodes."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from pessimism.types import Episode, Hindsight
 from pessimism.values import Values, td_error
+
+
+class OrderedSum(NamedTuple):
+    """A weighted sum of some critics' estimates, which are taken in ascending order."""
+
+    members: Sequence[int]
+    weights: Sequence[float]  # of the lowest first
 
 
 class Pessimism(nn.Module):
@@ -24,6 +32,19 @@ class Pessimism(nn.Module):
     def target_value(self, values: Values) -> Values:
         """Return the value that the TD target bootstraps from (values of the target critics)."""
         raise NotImplementedError
+
+    def target_order(self, count: int) -> OrderedSum | None:
+        """Return what `target_value` is for N critics with one atom, if it is a weighted sum of ordered estimates.
+
+        All updates of an environment step can then be computed in C++ without a return to Python.
+        """
+        return None
+
+    def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401
+        """A class with a `target_value` of its own does not inherit its parent's `target_order`."""
+        super().__init_subclass__(**options)
+        if "target_value" in vars(cls) and "target_order" not in vars(cls):
+            cls.target_order = Pessimism.target_order  # type: ignore[method-assign]
 
     def actor_value(self, values: Values) -> Values:
         """Return the value that the policy ascends."""

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from pessimism.strategies.base import Pessimism
+from pessimism.strategies.base import OrderedSum, Pessimism
 from pessimism.values import Values, average, lowest
 
 
@@ -15,6 +15,10 @@ class ClippedMinimum(Pessimism):
     def target_value(self, values: Values) -> Values:
         """Return the lowest critic's estimate."""
         return lowest(values)
+
+    def target_order(self, count: int) -> OrderedSum:
+        """Return a weight of 1 for the lowest."""
+        return OrderedSum(range(count), [1.0, *[0.0] * (count - 1)])
 
     def actor_value(self, values: Values) -> Values:
         """Return the lowest critic's estimate."""
@@ -45,6 +49,11 @@ class SubsetMinimum(Pessimism):
     def target_value(self, values: Values) -> Values:
         """Return the estimate of the lowest critic in the subset."""
         return lowest(values, self.left_out)
+
+    def target_order(self, count: int) -> OrderedSum:
+        """Return a weight of 1 for the lowest in the subset."""
+        subset = [index for index, absent in enumerate(self.left_out.flatten().tolist()) if not absent]
+        return OrderedSum(subset, [1.0, *[0.0] * (len(subset) - 1)])
 
     def actor_value(self, values: Values) -> Values:
         """Return the mean of all critics."""

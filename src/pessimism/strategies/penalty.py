@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from pessimism.strategies.base import Pessimism
-from pessimism.values import Values, average, expectation, moved, pairwise_distance, td_error
+from pessimism.strategies.base import OrderedSum, Pessimism
+from pessimism.values import Values, average, expectation, moved, pairwise_distance, rank_weights, td_error
 
 
 def no_optimism(step: int) -> float:
@@ -44,6 +44,13 @@ class FixedPenalty(Pessimism):
         """Return mean - beta W, with a graph to beta where it is learned."""
         penalty = self.beta * self.disagreement(values)
         return moved(average(values), lambda location: location - penalty)
+
+    def target_order(self, count: int) -> OrderedSum | None:
+        """Return the weights 1 / N - beta w, where w are those of the mean pairwise distance."""
+        if self.disagreement is not pairwise_distance:
+            return None
+        beta = self.beta.item()
+        return OrderedSum(range(count), [1 / count - beta * weight for weight in rank_weights(count)])
 
     def actor_value(self, values: Values) -> Values:
         """Return mean - (share x beta - lambda_opt) W."""
