@@ -149,7 +149,7 @@ MUTANTS = {
         "self.pessimism.redraw()\n            order =",
         "order =",
         (
-            "agents/test_algorithm1.py::test_fast_implementations_redraw_the_strategy_before_each_update[redq-native]",
+            "agents/test_algorithm1.py::test_fast_implementations_redraw_the_strategy_before_each_update[native-redq]",
         ),
     ),
     "targets in C++ with the other sign of beta": Mutant(
