@@ -223,8 +223,10 @@ def test_critics_under_several_masks_are_read_as_torch_reads_them(way):
 
 
 @needs_library
-def test_a_gradient_is_that_of_the_masks_its_values_had():
-    one, two = (Learner(DROPPING, 2, 9, 32) for _ in range(2))
+@pytest.mark.parametrize("atoms", [1, 3])
+def test_a_gradient_is_that_of_the_masks_its_values_had(atoms):
+    td_loss = squared_td_loss if atoms == 1 else quantile_huber_loss
+    one, two = (Learner(partial(DROPPING, atoms=atoms), 2, 9, 32, td_loss=td_loss) for _ in range(2))
     inputs = torch.randn(20, 9).requires_grad_()
     values, _ = one.native.values(inputs), one.native.values(inputs)
     (late,), (early,) = (torch.autograd.grad(x.sum(), inputs) for x in (values, two.native.values(inputs)))

@@ -190,6 +190,15 @@ class CriticUpdate:
         self.library.functions.online_values(self._problem(inputs, 0), pointer(inputs), pointer(values), masks)
         return values, masks
 
+    def _values_and_gradients(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the values [N, B, 1] and the gradient of each [N, B, obs + act], for critics with one atom."""
+        values, gradients = self._values(inputs), torch.empty(self.members, *inputs.shape)
+        slopes = torch.ones_like(values)
+        self.library.functions.values_and_gradient(
+            *(self._problem(inputs, 0), pointer(inputs)), *map(pointer, (slopes, values, gradients))
+        )
+        return values, gradients
+
     def _input_gradient(self, inputs: Tensor, masks: "ctypes.Array[ctypes.c_uint32]", slopes: Tensor) -> Tensor:
         """Return the gradient of sum(slopes values): slopes [N, B, K] -> [B, obs + act]."""
         slopes, values = slopes.contiguous(), self._values(inputs)
@@ -226,15 +235,21 @@ class _Values(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, inputs: Tensor, update: CriticUpdate) -> Tensor:  # noqa: ANN401
-        context.save_for_backward(inputs)
         context.update = update
-        values, context.masks = update._online_values(inputs)
+        if update.atoms == 1:  # a value's gradient does not depend on its slope: one pass computes both
+            values, gradients = update._values_and_gradients(inputs)
+            context.save_for_backward(gradients)
+        else:
+            values, context.masks = update._online_values(inputs)
+            context.save_for_backward(inputs)
         return values
 
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
-        (inputs,) = context.saved_tensors
-        return context.update._input_gradient(inputs, context.masks, *slopes), None
+        (saved,) = context.saved_tensors
+        if context.update.atoms == 1:
+            return (slopes[0] * saved).sum(dim=0), None  # [B, obs + act], members in order
+        return context.update._input_gradient(saved, context.masks, *slopes), None
 
 
 def _weights(critic: EnsembleCritic, averaged: EnsembleCritic, optimizer: Adam) -> list[list[Tensor | None]]:

@@ -127,6 +127,12 @@ EXPORT void input_gradient(const Problem* p, const Masks* masks, const float* x,
     });
 }
 
+// Values and gradient of one reading, which has masks of its own.
+EXPORT void values_and_gradient(const Problem* p, const float* x, const float* slopes, float* values, float* gradient) {
+    const Masks masks = Masks::next(p->online_streams);
+    input_gradient(p, &masks, x, slopes, values, gradient);
+}
+
 // One update of all members towards target [batch, 1 or targets]. Leaves values [members, batch, atoms] before it, and
 // losses [members]. Given next_x, the averaged networks' values of it after the update: their weights are still in the
 // cache.
