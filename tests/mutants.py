@@ -136,7 +136,7 @@ MUTANTS = {
         "native/dropout.hpp", "hashed(hashed(uint32_t(*calls))", "hashed(hashed(uint32_t(*calls) - 1)", DROPOUT
     ),
     "C++: policy's gradient under other masks than its values": Mutant(
-        "native/critic.py", "(inputs, context.masks, *slopes)", "(inputs, Masks(), *slopes)", MASKS
+        "native/critic.py", "(saved, context.masks, *slopes)", "(saved, Masks(), *slopes)", MASKS
     ),
     "C++: estimates in descending order": Mutant(
         "native/targets.hpp", "swap = second < first", "swap = first < second", ORDER
