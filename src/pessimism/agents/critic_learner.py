@@ -155,8 +155,8 @@ class NativeLearner(CriticLearner):
         next_inputs = torch.cat([batch.next_obs, next_action], dim=-1)
         orders = self._orders(len(inputs))
         if orders:
-            target_parts = (batch.reward, batch.discount, bonus)
-            step = CriticStep(*self.native.learn_all(inputs, next_inputs, target_parts, orders))
+            parts = {"rewards": batch.reward, "discounts": batch.discount, "bonuses": bonus}
+            step = CriticStep(*self.native.learn_all(inputs, next_inputs, orders, **parts))
         else:
             step = self._learn_one_by_one(batch, inputs, next_inputs, bonus)
         if self.average_with == "policy":

@@ -98,7 +98,7 @@ class Tables {
             }
     }
 
-    // Add what each row chooses to its sums in C; at first the sums are zero.
+    // Add what each row chooses to its sums in C; at first the sums are zero. Not inlined, as GCC would run out of registers.
     __attribute__((noinline)) void add(const uint16_t* places, Index rows, bool first, float* c, Index stride) const {
         const char* start = reinterpret_cast<const char*>(tables);
         for (Index row = 0; row < rows; row++, places += GROUPS, c += stride) {

@@ -150,38 +150,39 @@ class CriticUpdate:
         self,
         inputs: Tensor,
         next_inputs: Tensor,
-        target_parts: tuple[Tensor, Tensor, Tensor],
         orders: Sequence[OrderedSum],
+        *,
+        rewards: Tensor,
+        discounts: Tensor,
+        bonuses: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Take a step of the optimizer and of the average for each of U batches of critics with one atom.
 
-        inputs and next inputs [U, B, obs + act]; rewards, discounts and entropy bonuses [U, B, 1]. How the target
-        critics are read may differ from update to update. Returns the last update's loss, values before it and
-        target critics' values.
+        inputs and next inputs [U, B, obs + act]; how the target critics are read in each update; rewards, discounts
+        and entropy bonuses [U, B, 1]. Returns the last update's loss, values before it and target critics' values.
         """
-        rows = next_inputs.repeat(1, self.samples, 1) if self.samples > 1 else next_inputs  # [U, M * B, obs + act]
+        rows = next_inputs.repeat(1, self.samples, 1)  # [U, M * B, obs + act]
         values, losses, next_values = self._values(inputs[0]), torch.empty(self.members), self._values(rows[0])
-        estimates = self.members * self.samples
-
-        def padded(numbers: Sequence[float]) -> list[float]:
-            return [*numbers, *[0] * (estimates - len(numbers))]
-
-        rates, square_scales = zip(*self.optimizer.advance_by(len(orders)), strict=True)
+        estimates, factors = self.members * self.samples, self.optimizer.advance_by(len(orders))
         tensors = {
             "read": torch.tensor([len(order.members) for order in orders]),
-            "chosen": torch.tensor([padded(order.members) for order in orders]),
-            "weights": torch.tensor([padded(order.weights) for order in orders], dtype=torch.float32),
-            **{"inputs": inputs, "next_inputs": rows},
-            **dict(zip(("rewards", "discounts", "bonuses"), target_parts, strict=True)),
-            "rates": torch.tensor([self.optimizer.lr * rate for rate in rates], dtype=torch.float32),
-            "square_scales": torch.tensor(square_scales, dtype=torch.float32),
-            **{"values": values, "losses": losses, "next_values": next_values},
+            "chosen": _table([order.members for order in orders], estimates),
+            "weights": _table([order.weights for order in orders], estimates).float(),
+            "inputs": inputs,
+            "next_inputs": rows,
+            "rewards": rewards,
+            "discounts": discounts,
+            "bonuses": bonuses,
+            "rates": torch.tensor([self.optimizer.lr * mean_scale for mean_scale, _ in factors]),
+            "square_scales": torch.tensor([square_scale for _, square_scale in factors]),
+            "values": values,
+            "losses": losses,
+            "next_values": next_values,
         }
-        lines = {name: tensor.contiguous() for name, tensor in tensors.items()}  # kept until the call is over
-        updates = Updates(len(orders), estimates, **{name: pointer(tensor) for name, tensor in lines.items()})
-        self.library.functions.learn_all(
-            self._problem(inputs[0], 0), self._problem(rows[0], 0), ctypes.byref(updates)
-        )
+        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}  # kept until the call is over
+        updates = Updates(len(orders), estimates, **{name: pointer(tensor) for name, tensor in tensors.items()})
+        problem, reading = self._problem(inputs[0], 0), self._problem(rows[0], 0)
+        self.library.functions.learn_all(problem, reading, ctypes.byref(updates))
         return losses.sum(), values, next_values.view(-1, inputs.shape[1], 1)
 
     def _online_values(self, inputs: Tensor) -> tuple[Tensor, "ctypes.Array[ctypes.c_uint32]"]:
@@ -264,6 +265,11 @@ def _singular_vectors(critic: EnsembleCritic) -> list[list[Tensor | None]]:
     """Return left and right singular vectors, in the places of their matrices."""
     places = MATRICES if critic.spectral else ()
     return [in_slots([getattr(layer, side) for layer in critic.spectral], places) for side in ("left", "right")]
+
+
+def _table(lines: Sequence[Sequence[float]], width: int) -> Tensor:
+    """Return lines of numbers, filled up with zeros: of whole numbers if they are."""
+    return torch.tensor([[*line, *[0] * (width - len(line))] for line in lines])
 
 
 def _norm_epsilon(critic: EnsembleCritic) -> float:

@@ -51,9 +51,12 @@ class Right {
             data = memory.fit(panels * BLOCK * inner);
         });
         const Range mine = team.share(panels);
-        for (Index k = 0; k < inner && !m.transposed; k += LINES)
-            for (Index n = mine.begin; n < mine.end; n++) copy_panel(m, n, {k, std::min(inner, k + LINES)});
-        for (Index n = mine.begin; n < mine.end && m.transposed; n++) transpose_panel(m, n);
+        if (m.transposed) {
+            for (Index n = mine.begin; n < mine.end; n++) transpose_panel(m, n);
+        } else {
+            for (Index k = 0; k < inner; k += LINES)
+                for (Index n = mine.begin; n < mine.end; n++) copy_panel(m, n, {k, std::min(inner, k + LINES)});
+        }
         team.wait();
     }
 
