@@ -20,6 +20,7 @@ from pessimism.bench.report import Measurement, PaperReport, PaperRow, SpeedRepo
 from pessimism.bench.shares import run_shares
 from pessimism.bench.worker import Setting
 from pessimism.errors import UserError
+from pessimism.processes import pinned
 
 TINY = Setting(members=2, updates=2, batch=8, hidden=8, replay=100, cores=processes.choose_cores(1))
 
@@ -323,3 +324,10 @@ def test_shares_of_a_real_run_add_up(tmp_path):
     assert {"update", "environment", "sampling", "logging", "evaluation", "checkpoint"} <= parts.keys()
     assert all(value > 0 for value in parts.values())
     assert json.loads((tmp_path / "shares.json").read_text())["ms_per_env_step"] == parts
+
+
+def test_flags_that_are_set_for_xla_reach_the_contestants(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX2")
+    flags = pinned(2)["XLA_FLAGS"].split()
+    assert "--xla_cpu_max_isa=AVX2" in flags
+    assert flags[-1] == "intra_op_parallelism_threads=2"
